@@ -578,7 +578,7 @@ def test_fedvarp_begins_like_averaging_and_stores_the_last_updates(digits, feder
 
 
 def test_a_server_with_update_memory_reads_no_size_if_its_method_reads_none(
-    digits, federation, no_sizes
+    digits, federation, reports_without_sizes
 ):
     method = methods.get("fedstas-unbiased-dp", server=UpdateMemoryServer("mifa"))
     history = run(digits, federation, method, rounds=1)
@@ -688,7 +688,7 @@ def test_samples_of_fixed_size_cost_their_number_of_examples(digits, federation)
 
 
 @pytest.fixture
-def no_sizes(monkeypatch):
+def reports_without_sizes(monkeypatch):
     """Make reading true sizes an error; return the list of reports made, as (size, report)."""
 
     def refuse(self):
@@ -705,19 +705,21 @@ def no_sizes(monkeypatch):
     return answers
 
 
-def test_the_corrected_private_method_needs_no_size_at_all(digits, federation, no_sizes):
+def test_the_corrected_private_method_needs_no_size_at_all(
+    digits, federation, reports_without_sizes
+):
     history = run(digits, federation, methods.get("fedstas-unbiased-dp", rate=0.5), rounds=4)
     assert len(history.frame) == 4
-    assert no_sizes == []
+    assert reports_without_sizes == []  # not even a randomised report
 
 
 def test_the_corrected_private_method_memoises_reports_of_the_mechanism(
-    digits, federation, no_sizes
+    digits, federation, reports_without_sizes
 ):
     method = methods.get("fedstas-unbiased-dp", n_star=100, epsilon=1.0, restratify_every=2)
     run(digits, federation, method, rounds=6)
-    assert len(no_sizes) == 6 * 5
-    by_size = pd.DataFrame(no_sizes, columns=["size", "report"]).groupby("size").report
+    assert len(reports_without_sizes) == 6 * 5
+    by_size = pd.DataFrame(reports_without_sizes, columns=["size", "report"]).groupby("size").report
     clients_by_size = pd.Series(federation.sizes).value_counts()
     sizes_of_one_client = [
         size
@@ -728,16 +730,20 @@ def test_the_corrected_private_method_memoises_reports_of_the_mechanism(
     assert all(by_size.get_group(size).nunique() == 1 for size in sizes_of_one_client)
 
 
-def test_the_private_method_as_written_draws_new_reports_each_round(digits, federation, no_sizes):
+def test_the_private_method_as_written_draws_new_reports_each_round(
+    digits, federation, reports_without_sizes
+):
     run(digits, federation, methods.get("fedstas-dp", epsilon=1.0), rounds=8)
-    by_size = pd.DataFrame(no_sizes, columns=["size", "report"]).groupby("size").report
+    by_size = pd.DataFrame(reports_without_sizes, columns=["size", "report"]).groupby("size").report
     often = [group for _, group in by_size if len(group) >= 4]
     assert often
     assert all(group.nunique() > 1 for group in often)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "md", "fedstas", "fedstas-unbiased"])
-def test_methods_that_are_not_private_read_true_sizes(digits, federation, no_sizes, name):
+def test_methods_that_are_not_private_read_true_sizes(
+    digits, federation, reports_without_sizes, name
+):
     with pytest.raises(AssertionError, match="true size"):
         run(digits, federation, name, rounds=1)
 

@@ -85,22 +85,40 @@ def test_allocations_agree_with_the_reference_cases(case):
     assert allocation.neyman(n, s, m).tolist() == case["greedy"]
 
 
-def test_theorem_1_agrees_with_the_reference_cases():
-    case = REFERENCE["theorem1"]
-    single = case["sts_gt_stradiv"]
-    result = theory.per_draw(single["w"], [abs(x) for x in single["w"]])
-    keys = ("per_draw_var_plain_pps", "per_draw_var_uniform", "per_draw_var_hh")
-    assert result[1:] == tuple(F(single[k]) for k in keys)
-    by_norm = theory.per_draw(case["hh_wrong_norm"]["w"], case["hh_wrong_norm"]["norm"])
-    assert by_norm.hansen_hurwitz == F(case["hh_wrong_norm"]["hh"])
-    strat = case["strat_gt_rand"]
-    assert theory.stratified_random_variance(strat["strata"], strat["m_h"]) == F(strat["V_strat"])
-    population = [x for h in strat["strata"] for x in h]
-    assert theory.simple_random_variance(population, sum(strat["m_h"])) == F(strat["V_rand"])
-    rounded = case["stradiv_rounded_gt_strat"]
-    for key in ("neyman_LR", "proportional_LR"):
-        v = theory.allocation_variance(rounded["N"], rounded["S"], rounded[key])
-        assert v == F(rounded[f"V_{key}"])
+def test_variances_agree_with_the_counterexamples_to_theorem_1():
+    """Theorem 1 says that the variances of FedSTS, STRADIV, STRAT and RAND ascend; each case of data/cases.json has two that
+    do not."""
+    cases = REFERENCE["theorem1"]
+    # FedSTS draws with p proportional to the norm and takes the plain mean: it is above STRADIV, which draws uniformly.
+    case = cases["sts_gt_stradiv"]
+    variances = theory.per_draw(case["w"], [abs(x) for x in case["w"]])
+    assert variances.plain == F(case["per_draw_var_plain_pps"])
+    assert variances.uniform == F(case["per_draw_var_uniform"])
+    assert variances.hansen_hurwitz == F(case["per_draw_var_hh"])
+    assert variances.plain > variances.uniform
+    # p proportional to norms in the wrong order: Hansen-Hurwitz is above uniform draws, too.
+    case = cases["hh_wrong_norm"]
+    variances = theory.per_draw(case["w"], case["norm"])
+    assert variances.hansen_hurwitz == F(case["hh"])
+    assert variances.uniform == F(case["uniform"])
+    assert variances.hansen_hurwitz > variances.uniform
+    # Strata that are all like the whole: STRAT is above RAND, which has no strata.
+    case = cases["strat_gt_rand"]
+    stratified = theory.stratified_random_variance(case["strata"], case["m_h"])
+    assert stratified == F(case["V_strat"])
+    population = [x for stratum in case["strata"] for x in stratum]
+    simple = theory.simple_random_variance(population, sum(case["m_h"]))
+    assert simple == F(case["V_rand"])
+    assert stratified > simple
+    # Allocations rounded by largest remainder: STRADIV (Neyman) is above STRAT (proportional).
+    case = cases["stradiv_rounded_gt_strat"]
+    neyman, proportional = (
+        theory.allocation_variance(case["N"], case["S"], case[f"{name}_LR"])
+        for name in ("neyman", "proportional")
+    )
+    assert neyman == F(case["V_neyman_LR"])
+    assert proportional == F(case["V_proportional_LR"])
+    assert neyman > proportional
 
 
 # Designs.

@@ -143,13 +143,15 @@ def worlds_of_gain(printed: float) -> dict:
     return {w: World({"fedstas": 0.5 * x}, spread=y, seed_spread=0) for w, (x, y) in levels.items()}
 
 
-def decided_on_substitute(worlds: dict) -> dict:
-    """Return the same worlds for a claim without data: the verdict is no-data, with one on a substitute."""
+def worlds_of_substitute(worlds: dict) -> dict:
+    """Return the same worlds for a claim whose data set is not available: "agrees" becomes "no-data agrees", the verdict on a
+    substitute data set, and so on."""
     return {NO_DATA[word]: world for word, world in worlds.items()}
 
 
 def without_one_setting(worlds: dict) -> dict:
-    """Return the same worlds for a claim on several settings, one without data: it can only be refuted."""
+    """Return the same worlds for a claim on several settings, of which the data set of one is not available: runs of the
+    others can refute the claim, but where they agree the verdict is "no-data agrees"."""
     return {NO_DATA["agrees"]: worlds["agrees"]} | {w: worlds[w] for w in ("differs", "undecided")}
 
 
@@ -446,25 +448,25 @@ CASES = {
     "experiments_figures.mnist_dp_order": worlds_of_higher_accuracy("fedstas-dp"),
     "experiments_figures.mnist_dp_cost": worlds_of_higher_accuracy("fedstas"),
     "experiments_figures.skewed_dp_order": worlds_of_higher_accuracy("fedstas-dp"),
-    "experiments_figures.cifar100_dp_order": decided_on_substitute(
+    "experiments_figures.cifar100_dp_order": worlds_of_substitute(
         worlds_of_higher_accuracy("fedstas-dp")
     ),
     "experiments_figures.mnist_gain": worlds_of_gain(1.8),
     "experiments_figures.skewed_gain": worlds_of_gain(17.6),
-    "experiments_figures.cifar100_gain": decided_on_substitute(worlds_of_gain(28.9)),
+    "experiments_figures.cifar100_gain": worlds_of_substitute(worlds_of_gain(28.9)),
     "experiments_figures.mnist_fedsts": worlds_of_printed_level("fedsts", 50),
     "experiments_figures.mnist_fedstas": worlds_of_printed_level("fedstas", 56),
     "experiments_figures.mnist_dp": worlds_of_printed_level("fedstas-dp", 54.67),
     "experiments_figures.skewed_fedsts": worlds_of_printed_level("fedsts", 52.62),
     "experiments_figures.skewed_fedstas": worlds_of_printed_level("fedstas", 61.9),
     "experiments_figures.skewed_dp": worlds_of_printed_level("fedstas-dp", 52.14),
-    "experiments_figures.cifar100_fedsts": decided_on_substitute(
+    "experiments_figures.cifar100_fedsts": worlds_of_substitute(
         worlds_of_printed_level("fedsts", 18)
     ),
-    "experiments_figures.cifar100_fedstas": decided_on_substitute(
+    "experiments_figures.cifar100_fedstas": worlds_of_substitute(
         worlds_of_printed_level("fedstas", 23.21)
     ),
-    "experiments_figures.cifar100_dp": decided_on_substitute(
+    "experiments_figures.cifar100_dp": worlds_of_substitute(
         worlds_of_printed_level("fedstas-dp", 20.48)
     ),
     "experiments_figures.loss_fedsts": worlds_of_printed_level("fedsts", 1.512, is_loss=True),

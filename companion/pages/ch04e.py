@@ -62,7 +62,20 @@ def draw_costs(epsilon: float, relaxed: dict[int, float], attack: list, busiest:
 def tabulate_setting(
     clients: int, m: int, rounds: int, size_cap: int, epsilon: float
 ) -> pd.DataFrame:
-    """Return what reports cost in the reader's setting: the total epsilon, the chance that a size is read off."""
+    """Tabulate what randomised reports reveal of a client's size, by their number: the total epsilon, and the chance that
+    the most frequent report is the true size, as an attacker guesses.
+
+    The rows: one report, memoised and sent again in each round; fresh reports of an average client and of the one that
+    takes part most often (its expected number, from a lower to an upper bound); a fresh report in each round, as the
+    authors' code has it.
+
+    Args:
+        clients: N.
+        m: clients that take part in a round.
+        rounds: number of rounds.
+        size_cap: M, from which sizes are clipped to M - 1.
+        epsilon: of one report.
+    """
     alpha = Fraction(privacy.truth_probability(epsilon, size_cap)).limit_denominator(10**4)
     low, high = theory.busiest_bounds(rounds, m, clients)
     average, busiest = rounds * m / clients, round((low + high) / 2)

@@ -224,14 +224,15 @@ def draw_one_round_errors(summary: pd.DataFrame) -> Figure:
 
 
 def tabulate_better_designs(table: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the one-round error of least variance in multiples of MD's, and the designs that err less.
+    """Tabulate the one-round error of the design "least variance" in multiples of MD sampling's, and the designs that err
+    less.
 
     Args:
         table: as `one_rounds.load` returns it.
 
     Returns:
         One row per setting and number of participants m: the mean and the largest error over partitions and rounds, and
-        the designs whose error is less than that of least variance in every partition.
+        the designs whose error is below that of least variance in every partition.
     """
     summary, rows = one_rounds.summarise(table).set_index(["setting", "m", "design"]), []
     for setting, title in one_rounds.SETTING_TITLES.items():
@@ -245,9 +246,9 @@ def tabulate_better_designs(table: pd.DataFrame) -> pd.DataFrame:
     names = [
         "setting",
         "$m$",
-        f"{LEAST_VARIANCE_LABEL} leaves",
-        "at most",
-        "less in every partition",
+        f"mean error of {LEAST_VARIANCE_LABEL} (MD: 1)",
+        "largest error",
+        "designs with less error in every partition",
     ]
     return pd.DataFrame(rows, columns=names)
 
@@ -382,10 +383,13 @@ TUNED_SETTINGS = (
 
 
 def compute_tuned_gains() -> pd.DataFrame:
-    """Compute how many points least variance and its rivals are above each other with tuned rates (chapter 10).
+    """Compute the differences in accuracy between least variance and its rivals, each at its tuned learning rate, from the
+    runs of chapter 10.
 
     Returns:
-        Columns gain, low, high, seeds; index setting, arm, rival, budget.
+        One row per setting, arm (least variance or a rival), rival (one of the others) and budget ("small" or "large"),
+        which are its index: gain, the mean of arm minus rival in percentage points, its 95 % interval low to high, and
+        the number of seeds.
     """
     arms = {LEAST_VARIANCE, *RIVALS}
     settings = {

@@ -60,15 +60,16 @@ def load_runs(runs: list, folder: str) -> tuple[pd.DataFrame, dict]:
 
 
 def show_leaderboard(identities: dict, folder: str) -> Markdown:
-    """Show the leaderboard of the setting of these runs, and of settings with the same title.
+    """Show the leaderboard of the setting of some runs, and of settings with the same title.
 
     Args:
-        identities: of the runs, by run. All have one setting: they differ in method and seed alone.
-        folder: where they are recorded, possibly with runs in other settings.
+        identities: by run, the recorded settings that identify it; those of different runs differ in method and seed alone.
+        folder: where the runs are recorded, possibly with runs in other settings.
     """
     ranking = leaderboard.rank_methods([folder])
     title = leaderboard.describe_setting(next(iter(identities.values())))
-    # A setting has a suffix after its title where others in the folder have the same title; these are shown, too.
+    # The column `federation` has the setting in words: its title, and a suffix where several settings in the folder have
+    # the same title. All of these are shown.
     is_of_setting = ranking["federation"].str.startswith(title)
     return Markdown(leaderboard.format_markdown(ranking[is_of_setting]))
 

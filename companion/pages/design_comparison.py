@@ -88,7 +88,7 @@ UNTUNED = {
     "mnist-m5": ("sensitivity", {"variant": Variant.of(clients_per_round=5)}),
     "mnist-m20": ("sensitivity", {"variant": Variant.of(clients_per_round=20)}),
 }
-SETTINGS_OF_PLACES = {
+SETTINGS_OF_PLACES = {  # by the names of `least_variance_results`
     "MNIST, disjoint": "mnist",
     "MNIST, equal sizes": "mnist-equal",
     "Fashion-MNIST, disjoint": "fashion-mnist",
@@ -185,30 +185,32 @@ def load_results(
 
 
 def tabulate_progress(
-    settings: dict[str, protocol.Setting], places: dict[str, SettingResults]
+    settings: dict[str, protocol.Setting], results: dict[str, SettingResults]
 ) -> pd.DataFrame:
     """Tabulate which settings are recorded, with which seeds and how count of their methods."""
     rows = []
     for name, setting in settings.items():
-        place = places.get(name)
+        result = results.get(name)
         seeds = (
-            provenance_report.format_seeds(place.outcomes["seed"]) if place else "not recorded yet"
+            provenance_report.format_seeds(result.outcomes["seed"])
+            if result
+            else "not recorded yet"
         )
-        count = len(setting.arms) - len(place.lacking) if place else 0
+        count = len(setting.arms) - len(result.lacking) if result else 0
         budgets = " and ".join(f"{b:g}" for b in (setting.megabytes[0], setting.megabytes[-1]))
         rows.append([setting.title, f"{budgets} MB", f"{count} of {len(setting.arms)}", seeds])
     return pd.DataFrame(rows, columns=["setting", "budgets", "methods recorded", "on"])
 
 
 def describe_missing(
-    settings: dict[str, protocol.Setting], places: dict[str, SettingResults]
+    settings: dict[str, protocol.Setting], results: dict[str, SettingResults]
 ) -> str:
     """Describe in one line what is not recorded yet; empty if all is."""
-    missing = [s.title for name, s in settings.items() if name not in places]
+    missing = [s.title for name, s in settings.items() if name not in results]
     partial = [
-        f"of {place.title} {', '.join(map(arm_label, place.lacking))}"
-        for place in places.values()
-        if place.lacking
+        f"of {result.title} {', '.join(map(arm_label, result.lacking))}"
+        for result in results.values()
+        if result.lacking
     ]
     listed = "; ".join([*missing, *partial])
     return f"Not recorded yet: {listed}." if listed else ""
@@ -222,30 +224,30 @@ def make_anchor(setting: str, arm: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", f"cell {setting} {arm}".lower())
 
 
-def link_row(place: SettingResults, arm: str, text: str = "") -> str:
+def link_row(result: SettingResults, arm: str, text: str = "") -> str:
     """Return a link to a row of the table."""
-    return f'<a href="#{make_anchor(place.name, arm)}">{text or arm_label(arm)}</a>'
+    return f'<a href="#{make_anchor(result.name, arm)}">{text or arm_label(arm)}</a>'
 
 
-def _sort_arms(place: SettingResults) -> list[str]:
+def _sort_arms(result: SettingResults) -> list[str]:
     """Return the arms, the best at the larger budget first."""
-    return list(place.outcomes.groupby("arm")["large"].mean().sort_values(ascending=False).index)
+    return list(result.outcomes.groupby("arm")["large"].mean().sort_values(ascending=False).index)
 
 
-def tabulate_primary(place: SettingResults) -> pd.DataFrame:
+def tabulate_primary(result: SettingResults) -> pd.DataFrame:
     """Tabulate the primary outcome as text, one row per arm with an anchor: tuned rate, accuracy at both budgets, gain,
     Holm's p, seeds, verdict."""
-    small, large = place.setting.megabytes[0], place.setting.megabytes[-1]
-    means, rows = place.outcomes.groupby("arm"), []
-    for arm in _sort_arms(place):
-        row = {"method": f'<a id="{make_anchor(place.name, arm)}"></a>{arm_label(arm)}'}
-        row["rate"] = f"{means.get_group(arm)['rate'].iloc[0]:g}{place.edge(arm)}"
+    small, large = result.setting.megabytes[0], result.setting.megabytes[-1]
+    means, rows = result.outcomes.groupby("arm"), []
+    for arm in _sort_arms(result):
+        row = {"method": f'<a id="{make_anchor(result.name, arm)}"></a>{arm_label(arm)}'}
+        row["rate"] = f"{means.get_group(arm)['rate'].iloc[0]:g}{result.edge(arm)}"
         for metric, budget in (("small", small), ("large", large)):
             row[f"at {budget:g} MB, %"] = f"{means.get_group(arm)[metric].mean():.1f}"
-            if arm != place.setting.reference:
-                one = place.gain(arm, metric)
+            if arm != result.setting.reference:
+                one = result.gain(arm, metric)
                 interval = statistics.format_interval(one["gain"], one["low"], one["high"], "+.1f")
-                cells = [interval, statistics.format_p(one["holm"]), place.verdict(arm, metric)]
+                cells = [interval, statistics.format_p(one["holm"]), result.verdict(arm, metric)]
             else:
                 cells = ["–"] * 3
             row |= dict(
@@ -255,17 +257,17 @@ def tabulate_primary(place: SettingResults) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def tabulate_secondary(place: SettingResults) -> pd.DataFrame:
+def tabulate_secondary(result: SettingResults) -> pd.DataFrame:
     """Tabulate the secondary outcomes as text: gains after equal rounds, for equal examples and on the worst decile; the
     loss; what a round costs, and what was spent to reach the reference's accuracy at the smaller budget."""
     rows = []
-    for arm in _sort_arms(place):
-        outcomes = place.outcomes[place.outcomes["arm"] == arm]
+    for arm in _sort_arms(result):
+        outcomes = result.outcomes[result.outcomes["arm"] == arm]
         row = {"method": arm_label(arm)}
         for metric, head in SECONDARY.items():
             row[head] = "–"
-            if arm != place.setting.reference:
-                one = place.gain(arm, metric)
+            if arm != result.setting.reference:
+                one = result.gain(arm, metric)
                 row[head] = statistics.format_interval(one["gain"], one["low"], one["high"], "+.1f")
         row["training loss"] = f"{outcomes['loss'].mean():.3f}"
         reached = outcomes["rounds_to_goal"].notna()
@@ -280,9 +282,9 @@ def tabulate_secondary(place: SettingResults) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def show_title(place: SettingResults):
+def show_title(result: SettingResults):
     """Return the title of a setting, to stand above its table."""
-    return Markdown(f"**{place.title}**")
+    return Markdown(f"**{result.title}**")
 
 
 def show_list(lines: Sequence[str]):
@@ -290,20 +292,20 @@ def show_list(lines: Sequence[str]):
     return Markdown("\n".join(f"- {line}" for line in lines))
 
 
-def show_rerun(place: SettingResults, arm: str):
+def show_rerun(result: SettingResults, arm: str):
     """Return the command that makes one recorded run again, and the accuracy that it ends with."""
-    run = place.rows[place.rows["arm"] == arm].query("seed == seed.min()").iloc[-1]
+    run = result.rows[result.rows["arm"] == arm].query("seed == seed.min()").iloc[-1]
     text = (
         f"ends with an accuracy of {100 * run['test_accuracy']:.2f} % after round {run['round']}."
     )
-    return Markdown(f"```bash\n{rerun_command(place, arm, run['seed'])}\n```\n\n{text}")
+    return Markdown(f"```bash\n{rerun_command(result, arm, run['seed'])}\n```\n\n{text}")
 
 
-def rerun_command(place: SettingResults, arm: str, seed: int) -> str:
+def rerun_command(result: SettingResults, arm: str, seed: int) -> str:
     """Return the command that makes one recorded run of evaluation again."""
-    outcomes = place.outcomes[place.outcomes["arm"] == arm]
-    definition = next(a for a in place.setting.arms if a.name == arm)
-    run = place.setting.plan_run(definition, outcomes["rate"].iloc[0], seed)
+    outcomes = result.outcomes[result.outcomes["arm"] == arm]
+    definition = next(a for a in result.setting.arms if a.name == arm)
+    run = result.setting.plan_run(definition, outcomes["rate"].iloc[0], seed)
     method = shlex.quote(
         " ".join([definition.method, *(f"{k}={v}" for k, v in definition.settings)])
     )
@@ -318,43 +320,43 @@ def rerun_command(place: SettingResults, arm: str, seed: int) -> str:
 
 
 def count_verdicts(
-    places: Sequence[SettingResults], metric: str, arms: Sequence[str] | None = None
+    results: Sequence[SettingResults], metric: str, arms: Sequence[str] | None = None
 ) -> pd.Series:
     """Count the verdicts on the arms in the settings."""
     words = [
-        place.verdict(arm, metric)
-        for place in places
-        for arm in place.arms
+        result.verdict(arm, metric)
+        for result in results
+        for arm in result.arms
         if arms is None or arm in arms
     ]
     return pd.Series(words, dtype=str).value_counts().reindex(VERDICTS, fill_value=0)
 
 
-def compute_front_numbers(places: dict[str, SettingResults]) -> dict[str, float | str]:
+def compute_front_numbers(results: dict[str, SettingResults]) -> dict[str, float | str]:
     """Compute the numbers of the front pages: MD's accuracy on MNIST at the preprint's rate and at its best, on the seeds of tuning;
     gains of two designs at both budgets; how many settings are recorded."""
-    tried = 100 * places["mnist"].tried.loc["md"].dropna()
+    tried = 100 * results["mnist"].tried.loc["md"].dropna()
     numbers: dict[str, float | str] = {
         "at_best": tried.max(),
         "best": tried.idxmax(),
         "at_old": tried[0.01],
     }
-    deciding = [place for name, place in places.items() if name != TRIAL]
-    numbers |= {"settings": len(deciding), "seeds": places["mnist"].outcomes["seed"].nunique()}
+    deciding = [result for name, result in results.items() if name != TRIAL]
+    numbers |= {"settings": len(deciding), "seeds": results["mnist"].outcomes["seed"].nunique()}
     numbers |= dict(zip(("told", "strict"), count_corrected(deciding), strict=True))
     numbers["most"] = max(
-        places["mnist"].gain(arm, "large")["gain"] for arm in places["mnist"].arms
+        results["mnist"].gain(arm, "large")["gain"] for arm in results["mnist"].arms
     )
-    numbers["least"] = min(places[name].gain(LEAST_VARIANCE, "small")["low"] for name in UNLIKE)
-    numbers |= {"cut_rate": _rate(places, LEAST_VARIANCE), "md_rate": _rate(places, "md")}
+    numbers["least"] = min(results[name].gain(LEAST_VARIANCE, "small")["low"] for name in UNLIKE)
+    numbers |= {"cut_rate": _rate(results, LEAST_VARIANCE), "md_rate": _rate(results, "md")}
     costly = [arm for kind, arms in KINDS.items() if kind in COSTLY for arm in arms]
-    numbers |= format_colour_images(places[COLOUR]) if COLOUR in places else {}
-    verdicts = [places[n].verdict(FROM_UPDATES, m) for n in UNLIKE for m in BUDGETS]
+    numbers |= format_colour_numbers(results[COLOUR]) if COLOUR in results else {}
+    verdicts = [results[n].verdict(FROM_UPDATES, m) for n in UNLIKE for m in BUDGETS]
     numbers["updates"] = verdicts == ["no worse", "no worse", "better", "better"]
     rows = pd.concat([p.gains[p.gains["metric"].isin(BUDGETS)] for p in deciding])
     better = rows[rows["low"] > 1]
     numbers |= {"better": len(better), "better_strict": int((better["holm"] < 0.05).sum())}
-    numbers |= {"asked": first_round_surcharge(places[MANY])} if MANY in places else {}
+    numbers |= {"asked": first_round_surcharge(results[MANY])} if MANY in results else {}
     similar = sum(count_verdicts(deciding, metric, ["clustered-similarity"]) for metric in BUDGETS)
     numbers |= {
         "cells": int(similar.sum()),
@@ -363,108 +365,145 @@ def compute_front_numbers(places: dict[str, SettingResults]) -> dict[str, float 
     }
     numbers["dear"] = sum(count_verdicts(deciding, metric, costly)["better"] for metric in BUDGETS)
     settings = (*UNLIKE, EQUAL, ALIKE, MANY, *(f"{name}-m5" for name in UNLIKE))
-    for setting in (name for name in settings if name in places):
+    for setting in (name for name in settings if name in results):
         for arm, name in (("fedstas-unbiased", "corrected"), (LEAST_VARIANCE, "cut")):
             for metric in BUDGETS:
-                row = places[setting].gain(arm, metric)
+                row = results[setting].gain(arm, metric)
                 key = f"{name}_{re.sub('[-.]', '_', setting)}_{metric}"
                 numbers[key] = statistics.format_interval(
                     row["gain"], row["low"], row["high"], "+.1f"
                 )
-    if (few := f"{UNLIKE[1]}-m5") in places:
-        row = places[few].gain(FROM_UPDATES, "large")
+    if (few := f"{UNLIKE[1]}-m5") in results:
+        row = results[few].gain(FROM_UPDATES, "large")
         numbers["updates_few"] = statistics.format_interval(
             row["gain"], row["low"], row["high"], "+.1f"
         )
     return numbers
 
 
-def first_round_surcharge(place: SettingResults, arm: str = LEAST_VARIANCE) -> float:
+def first_round_surcharge(result: SettingResults, arm: str = LEAST_VARIANCE) -> float:
     """Return the megabytes that an arm has sent beyond MD at the first evaluation: what it requests of all at the start."""
-    rows = place.rows
+    rows = result.rows
     first = rows[rows["round"] == rows["round"].min()].groupby("arm")["megabytes"].mean()
     return float(first[arm] - first["md"])
 
 
-def check_many_clients(place: SettingResults) -> dict[str, bool]:
-    """Check what chapter 10 says of 1,000 clients, sentence by sentence."""
-    early, late = (place.gain(LEAST_VARIANCE, m) for m in BUDGETS)
+def check_many_clients(result: SettingResults) -> dict[str, bool]:
+    """Check each sentence of chapter 10 on 1,000 clients, most of them on gains over MD."""
+    early, late = (result.gain(LEAST_VARIANCE, m) for m in BUDGETS)
     return {
+        # at the smaller budget, least variance is surely behind MD
         "loss": early["high"] < 0,
+        # at the larger one, it is not surely ahead
         "nothing": late["low"] < 0,
-        "half": first_round_surcharge(place) > place.setting.megabytes[0] / 2,
+        # what it asks of all clients at the start takes more than half of the smaller budget
+        "half": first_round_surcharge(result) > result.setting.megabytes[0] / 2,
+        # FedSTaS as written, and corrected, is surely behind MD at both budgets
         "written": all(
-            place.gain(a, m)["high"] < 0 for a in ("fedstas", "fedstas-unbiased") for m in BUDGETS
+            result.gain(a, m)["high"] < 0 for a in ("fedstas", "fedstas-unbiased") for m in BUDGETS
         ),
     }
 
 
-def check_answer(places: dict[str, SettingResults], numbers: dict) -> dict[str, bool]:
-    """Check the answer of chapter 10, sentence by sentence; `numbers` are those of `compute_front_numbers`."""
-    equal, mnist = places[EQUAL].gain(LEAST_VARIANCE, "small"), places["mnist"]
-    planned = [p for p in places.values() if len(p.setting.evaluation_seeds) == 10]
+def check_answer(results: dict[str, SettingResults], numbers: dict) -> dict[str, bool]:
+    """Check each sentence of the answer of chapter 10, most of them on gains over MD.
+
+    Args:
+        results: those of each recorded setting, by its name.
+        numbers: as `compute_front_numbers` returns them.
+    """
+    equal, mnist = results[EQUAL].gain(LEAST_VARIANCE, "small"), results["mnist"]
+    planned = [p for p in results.values() if len(p.setting.evaluation_seeds) == 10]
     five = [p.outcomes["seed"].nunique() == 5 for p in planned]
-    late = {name: places[name].gain(LEAST_VARIANCE, "large") for name in UNLIKE}
+    late = {name: results[name].gain(LEAST_VARIANCE, "large") for name in UNLIKE}
     plenty = [
-        places[n].gain(arm, "large")["low"] for n in ("mnist", EQUAL) for arm in places[n].arms
+        results[n].gain(arm, "large")["low"] for n in ("mnist", EQUAL) for arm in results[n].arms
     ]
-    return check_colour_images(places[COLOUR]) | {
+    return check_colour_images(results[COLOUR]) | {
+        # on MNIST, no design adds as many points as the best learning rate adds to MD
         "rate": numbers["at_best"] - numbers["at_old"] > numbers["most"],
+        # where sizes differ, least variance is surely ahead of MD at the smaller budget
         "lead": numbers["least"] > 0,
+        # its version from updates is better than MD on Fashion-MNIST and no worse on MNIST, at both budgets
         "updates": numbers["updates"],
+        # more than one gain is left of those above a point if p-values are corrected by Holm
         "strict": numbers["better_strict"] > 1,
+        # no design of the kinds in `COSTLY`, by what it asks clients for, is better than MD in any cell
         "dear": numbers["dear"] == 0,
+        # clustered sampling by similarity is worse than MD in no cell
         "safe": numbers["lost"] == 0,
-        "holm": all(places[n].gain(LEAST_VARIANCE, "small")["holm"] > 0.05 for n in UNLIKE),
+        # those of least variance at the smaller budget, where sizes differ, are not among them
+        "holm": all(results[n].gain(LEAST_VARIANCE, "small")["holm"] > 0.05 for n in UNLIKE),
+        # with equal sizes, it is open whether least variance is ahead at the smaller budget
         "equal": equal["low"] < 0 < equal["high"],
+        # at the larger budget little is left of its lead on MNIST
         "little": abs(late["mnist"]["gain"]) < 1,
+        # and some of it on Fashion-MNIST
         "some": late["fashion-mnist"]["low"] > 1,
+        # where sizes differ, least variance is no worse than MD at the larger budget
         "later": all(row["low"] > -1 for row in late.values()),
+        # on MNIST, the designs that are surely ahead early end within a point of MD
         "meet": all(
             abs(mnist.gain(arm, "large")["gain"]) < 1
             for arm in mnist.arms
             if mnist.gain(arm, "small")["low"] > 0
         ),
-        "seeds": all(five) and len(five) > len(places) / 2,
+        # where ten seeds are planned, five are run, and that is most settings
+        "seeds": all(five) and len(five) > len(results) / 2,
+        # on MNIST, with unequal and with equal sizes, no design is better than MD at the larger budget
         "plenty": max(plenty) < 1,
     }
 
 
-def check_participants(places: dict[str, SettingResults]) -> dict[str, bool]:
-    """Check what chapter 10 says of five and twenty participants, sentence by sentence."""
-    few = [places[f"{name}-m5"] for name in (*UNLIKE, EQUAL, ALIKE)]
-    alike = [places[f"{ALIKE}{m}"] for m in ("", "-m5", "-m20")]
+def check_participants(results: dict[str, SettingResults]) -> dict[str, bool]:
+    """Check each sentence of chapter 10 on five and twenty participants a round, by gains over MD."""
+    few = [results[f"{name}-m5"] for name in (*UNLIKE, EQUAL, ALIKE)]
+    alike = [results[f"{ALIKE}{m}"] for m in ("", "-m5", "-m20")]
     lows = [p.gain(arm, m)["low"] for p in alike for arm in p.arms for m in BUDGETS]
     return {
-        "gone": all(abs(places["mnist-m20"].gain(LEAST_VARIANCE, m)["gain"]) < 1 for m in BUDGETS),
+        # with twenty participants, the lead of least variance on MNIST is gone
+        "gone": all(abs(results["mnist-m20"].gain(LEAST_VARIANCE, m)["gain"]) < 1 for m in BUDGETS),
+        # on Fashion-MNIST it lasts with twenty
         "lasts": all(
-            places["fashion-mnist-m20"].gain(LEAST_VARIANCE, m)["low"] > 1 for m in BUDGETS
+            results["fashion-mnist-m20"].gain(LEAST_VARIANCE, m)["low"] > 1 for m in BUDGETS
         ),
-        "loss": places["fashion-mnist-m5"].gain(LEAST_VARIANCE, "large")["high"] < 0,
-        "updates": places["fashion-mnist-m5"].gain(FROM_UPDATES, "large")["high"] < 0,
+        # with five, least variance loses there at the larger budget
+        "loss": results["fashion-mnist-m5"].gain(LEAST_VARIANCE, "large")["high"] < 0,
+        # and so does its version whose strata are made from updates
+        "updates": results["fashion-mnist-m5"].gain(FROM_UPDATES, "large")["high"] < 0,
+        # with five, corrected k-means strata lose in every setting at the smaller budget
         "corrected": all(p.gain("fedstas-unbiased", "small")["high"] < 0 for p in few),
+        # where clients are more alike, no design is surely ahead of MD, with five, ten or twenty
         "alike": max(lows) < 0,
-        "kept": places["mnist-m5"].gain(LEAST_VARIANCE, "small")["low"] > 1,
+        # with five, least variance keeps its lead on MNIST at the smaller budget
+        "kept": results["mnist-m5"].gain(LEAST_VARIANCE, "small")["low"] > 1,
     }
 
 
-def check_colour_images(place: SettingResults) -> dict[str, bool]:
-    """Check what chapter 10 says of colour images, sentence by sentence."""
-    late = place.gains[place.gains["metric"] == "large"].set_index("arm")
-    guess = 100 / place.setting.classes
+def check_colour_images(result: SettingResults) -> dict[str, bool]:
+    """Check each sentence of chapter 10 on the setting with colour images."""
+    late = result.gains[result.gains["metric"] == "large"].set_index("arm")
+    guess = 100 / result.setting.classes
     return {
-        "early": place.outcomes.groupby("arm")["small"].mean().max() < 1.2 * guess,
+        # at the smaller budget, hardly any design has begun to learn
+        "early": result.outcomes.groupby("arm")["small"].mean().max() < 1.2 * guess,
+        # at the larger one, clustered sampling by similarity is surely ahead of MD, and no other design is
         "late": list(late.index[late["low"] > 0]) == ["clustered-similarity"],
-        "perhaps": late.loc[LEAST_VARIANCE, "low"] > -place.setting.min_effect,
+        # least variance is no worse than MD there: if behind, then by less than what matters
+        "perhaps": late.loc[LEAST_VARIANCE, "low"] > -result.setting.min_effect,
     }
 
 
-def format_colour_images(place: SettingResults) -> dict[str, float | str]:
-    """Return the lowest and the highest accuracy in % at the larger budget, and two gains there."""
-    ends = place.outcomes.groupby("arm")["large"].mean()
-    numbers: dict[str, float | str] = {"colour_low": ends.min(), "colour_high": ends.max()}
+def format_colour_numbers(result: SettingResults) -> dict[str, float | str]:
+    """Return the numbers of the setting with colour images that the front pages quote, at the larger budget: the lowest and
+    the highest mean accuracy of a design in %, and the gains over MD of clustered sampling and of least variance."""
+    accuracies = result.outcomes.groupby("arm")["large"].mean()
+    numbers: dict[str, float | str] = {
+        "colour_low": accuracies.min(),
+        "colour_high": accuracies.max(),
+    }
     for arm, name in (("clustered-similarity", "clustered"), (LEAST_VARIANCE, "cut")):
-        row = place.gain(arm, "large")
+        row = result.gain(arm, "large")
         numbers[f"{name}_colour"] = statistics.format_interval(
             row["gain"], row["low"], row["high"], "+.1f"
         )
@@ -475,39 +514,51 @@ RIVALS = (FROM_UPDATES, "clustered-similarity", "fedstas-unbiased", "fedvarp")
 
 
 def compare_rivals(
-    places: Sequence[SettingResults], rivals: Sequence[str] = RIVALS
+    results: Sequence[SettingResults], rivals: Sequence[str] = RIVALS
 ) -> pd.DataFrame:
     """Compute the points of least variance above its rivals, paired by seed: columns setting, rival, metric, gain, low, high."""
     rows = []
-    for place in places:
-        gains = protocol.compute_gains(place.outcomes, LEAST_VARIANCE, BUDGETS)
+    for result in results:
+        gains = protocol.compute_gains(result.outcomes, LEAST_VARIANCE, BUDGETS)
         gains = gains[gains["arm"].isin(rivals)]
         reversed_gains = {"gain": -gains["gain"], "low": -gains["high"], "high": -gains["low"]}
-        rows.append(gains.assign(setting=place.name, rival=gains["arm"], **reversed_gains))
+        rows.append(gains.assign(setting=result.name, rival=gains["arm"], **reversed_gains))
     table = pd.concat(rows, ignore_index=True)
     return table[["setting", "rival", "metric", "gain", "low", "high"]]
 
 
 def check_rivals(gains: pd.DataFrame) -> dict[str, bool]:
-    """Check what chapter 10 says of each rival, sentence by sentence."""
+    """Check each sentence of chapter 10 on the gains of least variance over its rivals.
+
+    Args:
+        gains: as `compare_rivals` returns them. A lead is sure where the interval, low to high, is above 0.
+    """
     rows = gains.set_index(["rival", "setting", "metric"]).sort_index()
     low, high = rows["low"], rows["high"]
-    near = low["clustered-similarity"]
+    over_clustered = low["clustered-similarity"]
     return {
+        # where sizes differ, it is surely ahead of corrected k-means strata, at both budgets
         "corrected": (low["fedstas-unbiased"][list(UNLIKE)] > 0).all(),
+        # it is nowhere surely ahead of its version whose strata are made from updates
         "updates": (low[FROM_UPDATES] < 0).all(),
-        "clustered": list(near[near > 0].index) == [(UNLIKE[1], "large")],
-        "many": all((high[rival][MANY] < 0).all() for rival in RIVALS[:2]),
+        # of clustered sampling by similarity, only on Fashion-MNIST at the larger budget
+        "clustered": list(over_clustered[over_clustered > 0].index) == [(UNLIKE[1], "large")],
+        # with 1,000 clients, it is surely behind both rivals that ask clients for nothing beforehand
+        "many": all(
+            (high[rival][MANY] < 0).all() for rival in (FROM_UPDATES, "clustered-similarity")
+        ),
+        # where sizes differ, it is surely ahead of a server that remembers updates
         "memory": (low["fedvarp"][list(UNLIKE)] > 0).all(),
+        # with equal sizes, it is not
         "memory, equal": (low["fedvarp"][EQUAL] < 0).all(),
     }
 
 
-def tabulate_rivals(gains: pd.DataFrame, places: dict[str, SettingResults]) -> pd.DataFrame:
+def tabulate_rivals(gains: pd.DataFrame, results: dict[str, SettingResults]) -> pd.DataFrame:
     """Tabulate `compare_rivals` as text, a row per setting and rival."""
     rows = []
     for (name, rival), group in gains.groupby(["setting", "rival"], sort=False):
-        row = {"setting": places[name].title, "above": arm_label(rival)}
+        row = {"setting": results[name].title, "above": arm_label(rival)}
         for one in group.set_index("metric").loc[list(BUDGETS)].itertuples():
             head = f"{'smaller' if one.Index == 'small' else 'larger'} budget"
             row[head] = statistics.format_interval(one.gain, one.low, one.high, "+.1f")
@@ -515,9 +566,9 @@ def tabulate_rivals(gains: pd.DataFrame, places: dict[str, SettingResults]) -> p
     return pd.DataFrame(rows)
 
 
-def _rate(places: dict[str, SettingResults], arm: str) -> float:
+def _rate(results: dict[str, SettingResults], arm: str) -> float:
     """Return the tuned rate of an arm on Fashion-MNIST."""
-    return places[UNLIKE[1]].tried.loc[arm].idxmax()
+    return results[UNLIKE[1]].tried.loc[arm].idxmax()
 
 
 COSTLY = ("all or many clients in each round", "gradients of all: FedSTS, FedSTaS")
@@ -540,15 +591,15 @@ KINDS = {  # of designs, by what they ask for
 }
 
 
-def count_by_requests(places: Sequence[SettingResults]) -> pd.DataFrame:
+def count_by_requests(results: Sequence[SettingResults]) -> pd.DataFrame:
     """Count verdicts by what designs request of clients: a row per kind, a column per verdict, over settings and budgets."""
-    count = {k: sum(count_verdicts(places, m, arms) for m in BUDGETS) for k, arms in KINDS.items()}
+    count = {k: sum(count_verdicts(results, m, arms) for m in BUDGETS) for k, arms in KINDS.items()}
     return pd.DataFrame(count).T.rename_axis("asks for").reset_index()
 
 
-def count_corrected(places: Sequence[SettingResults]) -> tuple[int, int]:
+def count_corrected(results: Sequence[SettingResults]) -> tuple[int, int]:
     """Count the comparisons that are better or worse by their interval, and those of them with Holm's p below 0.05."""
-    rows = [(p, r) for p in places for _, r in p.gains.iterrows() if r["metric"] in BUDGETS]
+    rows = [(p, r) for p in results for _, r in p.gains.iterrows() if r["metric"] in BUDGETS]
     significant = [
         r["holm"] < 0.05 for p, r in rows if p.verdict(r["arm"], r["metric"]) in ("better", "worse")
     ]
@@ -590,22 +641,22 @@ def load_untuned_gains(folder: str | Path = "results") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["setting", "arm", "gain", "low", "high", "seeds"])
 
 
-def compute_tuned_gains(places: Sequence[SettingResults], rounds: float) -> pd.DataFrame:
+def compute_tuned_gains(results: Sequence[SettingResults], rounds: float) -> pd.DataFrame:
     """Compute the gains of tuned arms after so many rounds, where runs have as many: columns of `compute_gains`, and
     setting."""
     parts = []
-    for place in (each for each in places if each.setting.rounds >= rounds):
-        classes = protocol.CLASSES[place.setting.task]
+    for result in (each for each in results if each.setting.rounds >= rounds):
+        classes = protocol.CLASSES[result.setting.task]
         rows = [
             {
                 "arm": arm,
                 "seed": seed,
                 "value": 100 * protocol.accuracy_at_budget(run, "round", rounds, classes),
             }
-            for (arm, seed), run in place.rows.groupby(["arm", "seed"])
+            for (arm, seed), run in result.rows.groupby(["arm", "seed"])
         ]
-        table = protocol.compute_gains(pd.DataFrame(rows), place.setting.reference, ("value",))
-        parts.append(table.assign(setting=place.name))
+        table = protocol.compute_gains(pd.DataFrame(rows), result.setting.reference, ("value",))
+        parts.append(table.assign(setting=result.name))
     return (
         pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["setting", "arm"])
     )
@@ -625,12 +676,12 @@ def join_gains(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return pair.reset_index(drop=True)
 
 
-def tabulate_joined_gains(both: pd.DataFrame, places: dict[str, SettingResults]) -> pd.DataFrame:
+def tabulate_joined_gains(both: pd.DataFrame, results: dict[str, SettingResults]) -> pd.DataFrame:
     """Tabulate `join_gains` as text, with the tuned gains at both budgets."""
     rows = []
     for row in both.itertuples():
-        place = places[row.setting]
-        text = {"setting": place.title, "method": link_row(place, row.arm)}
+        result = results[row.setting]
+        text = {"setting": result.title, "method": link_row(result, row.arm)}
         text["rate 0.01, 99 rounds"] = statistics.format_interval(
             row.gain_before, row.low_before, row.high_before, "+.1f"
         )
@@ -638,7 +689,7 @@ def tabulate_joined_gains(both: pd.DataFrame, places: dict[str, SettingResults])
             row.gain_after, row.low_after, row.high_after, "+.1f"
         )
         for metric, name in (("small", "smaller budget"), ("large", "larger budget")):
-            one = place.gain(row.arm, metric)
+            one = result.gain(row.arm, metric)
             text[name] = statistics.format_interval(one["gain"], one["low"], one["high"], "+.1f")
         rows.append(text)
     return pd.DataFrame(rows)
@@ -654,25 +705,25 @@ def count_kept_gains(both: pd.DataFrame, min_effect: float = 1.0) -> dict[str, f
 
 
 def list_departures(
-    settings: dict[str, protocol.Setting], places: dict[str, SettingResults]
+    settings: dict[str, protocol.Setting], results: dict[str, SettingResults]
 ) -> list[str]:
     """List the departures from the protocol that the records show."""
     fewer: dict[str, list[str]] = {}
     edges: dict[str, list[str]] = {}
-    for place in places.values():
-        seeds_of_setting = set(place.outcomes["seed"])
-        if seeds_of_setting < set(place.setting.evaluation_seeds):
+    for result in results.values():
+        seeds_of_setting = set(result.outcomes["seed"])
+        if seeds_of_setting < set(result.setting.evaluation_seeds):
             fewer.setdefault(provenance_report.format_seeds(seeds_of_setting), []).append(
-                place.title
+                result.title
             )
-        for arm, seeds_of_arm in place.outcomes.groupby("arm")["seed"]:
+        for arm, seeds_of_arm in result.outcomes.groupby("arm")["seed"]:
             if set(seeds_of_arm) < seeds_of_setting:
                 fewer.setdefault(provenance_report.format_seeds(set(seeds_of_arm)), []).append(
-                    f"{arm_label(arm)} ({place.title})"
+                    f"{arm_label(arm)} ({result.title})"
                 )
-        for arm in place.tried.index.intersection(place.outcomes["arm"]):
-            if sign := place.edge(arm):
-                edges.setdefault(sign, []).append(f"{arm_label(arm)} ({place.title})")
+        for arm in result.tried.index.intersection(result.outcomes["arm"]):
+            if sign := result.edge(arm):
+                edges.setdefault(sign, []).append(f"{arm_label(arm)} ({result.title})")
     departures = [
         f"**Seeds.** Evaluated on {seeds} only: {'; '.join(names)}."
         for seeds, names in fewer.items()
@@ -680,7 +731,7 @@ def list_departures(
     departures += [
         f"**Rates.** {EDGES[sign]}: {'; '.join(names)}." for sign, names in edges.items()
     ]
-    if lacking := describe_missing(settings, places):
+    if lacking := describe_missing(settings, results):
         departures.append(f"**Runs.** {lacking}")
     return departures
 
@@ -724,22 +775,22 @@ CURVE_ARMS = (
 )
 
 
-def draw_figures(places: Sequence[SettingResults]) -> dict[str, Figure]:
+def draw_figures(results: Sequence[SettingResults]) -> dict[str, Figure]:
     """Draw the chapter's figures, by name; a line of text where what one shows is not recorded."""
-    ten = [place for place in places if not place.setting.rates_of]
+    ten = [result for result in results if not result.setting.rates_of]
     figures = {
         "remembered": draw_gains(ten),
         "learning": draw_learning_curves(ten),
         "rates": draw_rates(ten),
     }
-    return figures | {"participants": draw_participants(places)}
+    return figures | {"participants": draw_participants(results)}
 
 
 def select_budget_gains(
-    places: Sequence[SettingResults], arms: Sequence[str] = SHOWN_ARMS
+    results: Sequence[SettingResults], arms: Sequence[str] = SHOWN_ARMS
 ) -> pd.DataFrame:
     """Return the gains of these arms at equal megabytes, in all these settings."""
-    gains = pd.concat([p.gains for p in places])
+    gains = pd.concat([p.gains for p in results])
     return gains[gains["arm"].isin(arms) & gains["metric"].isin(BUDGETS)]
 
 
@@ -759,7 +810,7 @@ BUDGET_STYLES = {
 
 
 def draw_gains(
-    places: Sequence[SettingResults],
+    results: Sequence[SettingResults],
     arms: Sequence[str] = SHOWN_ARMS,
     budgets: Sequence[str] = ("smaller budget", "larger budget"),
     limits: tuple[float, float] | None = None,
@@ -770,10 +821,10 @@ def draw_gains(
     Dots are full at the larger budget, hollow at the smaller; the grey band has the differences that do not matter, and
     a gain outside the axis is written at its edge. `titles` replace the protocol's.
     """
-    gains = select_budget_gains(places, arms)
+    gains = select_budget_gains(results, arms)
     shown = [arm for arm in arms if arm in set(gains["arm"])]
-    parts = {(titles or {}).get(place.name, place.title): place for place in places}
-    height = 0.26 * len(shown) + 0.28 + 0.5 / len(places)
+    parts = {(titles or {}).get(result.name, result.title): result for result in results}
+    height = 0.26 * len(shown) + 0.28 + 0.5 / len(results)
     options = {"height": height, "align": "right", "xlabel": "points above MD"}
     limits = limits or axis_limits(gains)
     figure = plots.panels(_draw_gain_panel, parts, gains, shown, limits, **options)
@@ -783,17 +834,17 @@ def draw_gains(
 
 def _draw_gain_panel(
     ax: Axes,
-    place: SettingResults,
+    result: SettingResults,
     gains: pd.DataFrame,
     arms: Sequence[str],
     limits: tuple[float, float],
 ) -> None:
     """Draw the gains of one setting at both budgets, a row per arm."""
-    effect = place.setting.min_effect
+    effect = result.setting.min_effect
     ax.axvspan(-effect, effect, color=plots.GREY, alpha=0.15, lw=0)
     series = {}
     for metric, shift in (("large", 0.17), ("small", -0.17)):
-        part = gains[(gains["setting"] == place.name) & (gains["metric"] == metric)]
+        part = gains[(gains["setting"] == result.name) & (gains["metric"] == metric)]
         rows = part.set_index("arm")[["gain", "low", "high"]].reindex(arms)
         outside = (rows["gain"] < limits[0]) | (rows["gain"] > limits[1])
         for arm, value in rows.loc[outside, "gain"].items():
@@ -809,20 +860,20 @@ def _draw_gain_panel(
 
 
 def draw_participants(
-    places: Sequence[SettingResults], arms: Sequence[str] = DETAILED_ARMS
+    results: Sequence[SettingResults], arms: Sequence[str] = DETAILED_ARMS
 ) -> Figure:
     """Draw the points above MD over participants per round, with 95 % intervals: a row of panels per federation that is
     recorded with several numbers of them, a column per budget. A gain below the axis is written at its edge."""
     by_federation: dict[str, list[SettingResults]] = {}
-    for place in sorted(places, key=lambda p: p.setting.clients_per_round):
-        by_federation.setdefault(place.setting.rates_of or place.name, []).append(place)
+    for result in sorted(results, key=lambda p: p.setting.clients_per_round):
+        by_federation.setdefault(result.setting.rates_of or result.name, []).append(result)
     groups = {name: group for name, group in by_federation.items() if len(group) > 1}
     if not groups:
         return plots.not_recorded("Not recorded yet: `fedstas arena --setting mnist-m5` begins.")
     options = {"figsize": (plots.WIDTH, 1.0 + 1.7 * len(groups)), "squeeze": False}
     figure, axes = plt.subplots(len(groups), 2, sharex=True, sharey=True, **options)
     for row, (name, group) in zip(axes, groups.items(), strict=True):
-        title = next((p.title for p in places if p.name == name), name)
+        title = next((p.title for p in results if p.name == name), name)
         for ax, metric, budget in zip(row, BUDGETS, ("smaller", "larger"), strict=True):
             _draw_participants_panel(ax, group, arms, metric)
             ax.set_title(f"{title}\n{budget} budget", fontsize="small")
@@ -839,9 +890,9 @@ def _draw_participants_panel(
     effect, lines = group[0].setting.min_effect, {}
     ax.axhspan(-effect, effect, color=plots.GREY, alpha=0.15, lw=0)
     for k, arm in enumerate(arms):
-        compared = [place for place in group if arm in place.arms]
-        x = [place.setting.clients_per_round * 1.06 ** (k - 1.5) for place in compared]
-        gains = pd.DataFrame([place.gain(arm, metric) for place in compared])
+        compared = [result for result in group if arm in result.arms]
+        x = [result.setting.clients_per_round * 1.06 ** (k - 1.5) for result in compared]
+        gains = pd.DataFrame([result.gain(arm, metric) for result in compared])
         rows = (
             gains[["gain", "low", "high"]].astype(float).set_axis(["mean", "low", "high"], axis=1)
         )
@@ -861,27 +912,27 @@ def _draw_participants_panel(
 
 
 def draw_learning_curves(
-    places: Sequence[SettingResults], arms: Sequence[str] = CURVE_ARMS
+    results: Sequence[SettingResults], arms: Sequence[str] = CURVE_ARMS
 ) -> Figure:
     """Draw mean learning curves over megabytes up to the larger budget, with 95 % bands over seeds: a panel per
     setting; dotted lines are the budgets."""
 
-    def draw(ax: Axes, place: SettingResults) -> None:
-        smaller, larger = place.setting.megabytes[0], place.setting.megabytes[-1]
-        runs = {arm: place.rows[place.rows["arm"] == arm] for arm in arms}
+    def draw(ax: Axes, result: SettingResults) -> None:
+        smaller, larger = result.setting.megabytes[0], result.setting.megabytes[-1]
+        runs = {arm: result.rows[result.rows["arm"] == arm] for arm in arms}
         lines = {arm: _mean_curve(rows, larger) for arm, rows in runs.items() if len(rows)}
         plots.curves(ax, lines, arm_style, names=False)
-        for budget in place.setting.megabytes:
+        for budget in result.setting.megabytes:
             ax.axvline(budget, color=plots.GREY, lw=0.8, ls=":")
-        early = place.rows["megabytes"].between(smaller / 4, smaller / 2)
-        reference = place.rows[early & (place.rows["arm"] == place.setting.reference)]
+        early = result.rows["megabytes"].between(smaller / 4, smaller / 2)
+        reference = result.rows[early & (result.rows["arm"] == result.setting.reference)]
         low, high = 100 * reference["test_accuracy"].mean(), min(100, ax.get_ylim()[1])
         ax.set(xlim=(smaller / 4, larger), ylim=(low, high))
 
     labels = {"xlabel": "megabytes, sent and received", "ylabel": "accuracy, %"}
-    parts = {place.title: place for place in places}
+    parts = {result.title: result for result in results}
     figure = plots.panels(draw, parts, height=2.2, sharex=False, **labels)
-    recorded = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in places)]
+    recorded = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in results)]
     plots.legend(figure, {arm: arm_style(arm) for arm in recorded})
     return figure
 
@@ -902,12 +953,15 @@ def _mean_curve(runs: pd.DataFrame, budget: float) -> pd.DataFrame:
     return curve
 
 
-def draw_rates(places: Sequence[SettingResults], arms: Sequence[str] = CURVE_ARMS) -> Figure:
-    """Draw the accuracy at the larger budget on the seeds of tuning over the learning rate; a dot at each best rate."""
+def draw_rates(results: Sequence[SettingResults], arms: Sequence[str] = CURVE_ARMS) -> Figure:
+    """Plot accuracy against learning rate, a curve for each design and a panel for each setting.
 
-    def draw(ax: Axes, place: SettingResults) -> None:
-        tried = [arm for arm in arms if arm in place.tried.index]
-        lines = {arm: 100 * place.tried.loc[arm].dropna() for arm in tried}
+    The accuracy is that at the larger budget, the mean over the seeds of tuning; a dot marks each design's best rate.
+    """
+
+    def draw(ax: Axes, result: SettingResults) -> None:
+        tried = [arm for arm in arms if arm in result.tried.index]
+        lines = {arm: 100 * result.tried.loc[arm].dropna() for arm in tried}
         lines = {arm: accuracies for arm, accuracies in lines.items() if len(accuracies)}
         plots.curves(ax, lines, arm_style, names=False, width=1.5, xscale="log")
         ax.margins(x=0.05)
@@ -915,17 +969,17 @@ def draw_rates(places: Sequence[SettingResults], arms: Sequence[str] = CURVE_ARM
             ax.plot(accuracies.idxmax(), accuracies.max(), "o", ms=5, color=arm_colour(arm))
 
     labels = {"xlabel": "learning rate", "ylabel": "accuracy, %"}
-    parts = {place.title: place for place in places}
+    parts = {result.title: result for result in results}
     figure = plots.panels(draw, parts, height=2.2, sharex=False, **labels)
-    recorded = [arm for arm in arms if any(arm in p.tried.index for p in places)]
+    recorded = [arm for arm in arms if any(arm in p.tried.index for p in results)]
     plots.legend(figure, {arm: arm_style(arm) for arm in recorded})
     return figure
 
 
-def draw_one_round_errors(places: dict[str, SettingResults]) -> tuple[pd.DataFrame, Figure]:
+def draw_one_round_errors(results: dict[str, SettingResults]) -> tuple[pd.DataFrame, Figure]:
     """Return the tuned gains after 99 rounds with the errors of one round, and the figure of both rates."""
     error = one_rounds.summarise(one_rounds.load())
-    after = compute_tuned_gains(list(places.values()), 99)
+    after = compute_tuned_gains(list(results.values()), 99)
     before, tuned = (
         protocol.join_one_round_errors(g, error) for g in (load_untuned_gains(), after)
     )

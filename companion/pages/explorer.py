@@ -67,20 +67,25 @@ def compare_allocations(sizes, spreads, m: int) -> dict:
 
 
 def summarise_size_estimate(size: int, cap: int, epsilon: float, m: int) -> dict:
-    """Summarise the size estimate of m clients of one size: alpha, mean, sd, P(not positive), rate, and seven points of
-    its distribution."""
+    """Summarise the private estimate of the total size of m clients with `size` examples each.
+
+    Returns:
+        `alpha`, the chance of a true report; the `mean`, the standard deviation `sd` and the chance `not_positive` of the
+        estimate; `rate`, the mean sampling rate if a tenth of the true total is requested; and seven points of the
+        estimate's distribution, `values` with their `chances`.
+    """
     alpha = privacy.truth_probability(epsilon, cap)
     values, chances = theory.size_estimator_distribution([size] * m, cap, alpha)
     mean = float(values @ chances)
-    places = np.linspace(0, len(values) - 1, 7).astype(int)
+    shown = np.linspace(0, len(values) - 1, 7).astype(int)
     return {
         "alpha": alpha,
         "mean": mean,
         "sd": math.sqrt(float((values - mean) ** 2 @ chances)),
         "not_positive": float(chances[values <= 0].sum()),
         "rate": theory.estimated_rate([size] * m, cap, alpha, size * m / 10).mean,
-        "values": values[places].tolist(),
-        "chances": chances[places].tolist(),
+        "values": values[shown].tolist(),
+        "chances": chances[shown].tolist(),
     }
 
 

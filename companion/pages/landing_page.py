@@ -30,7 +30,7 @@ TITLES = {  # in plain words
     "fashion-mnist": "Fashion-MNIST, unlike, sizes unequal",
     "mnist-0.1": "MNIST, clients more alike",
 }
-PLACES = tuple(TITLES)
+SHOWN_SETTINGS = tuple(TITLES)
 HALVES = ("start-1.svg", "start-2.svg")  # side by side where there is room
 FIGURE_FILE = "start.png"  # README's
 NOT_SURE = (
@@ -40,15 +40,15 @@ NOT_SURE = (
 
 
 def draw_figure(
-    places: Sequence[design_comparison.SettingResults], limits: tuple[float, float] | None = None
+    results: Sequence[design_comparison.SettingResults], limits: tuple[float, float] | None = None
 ) -> Figure:
     """Draw chapter 10's figure of gains with fewer designs; the settings have the same budgets."""
-    budgets = [f"at {budget:g} MB" for budget in places[0].setting.megabytes]
-    return design_comparison.draw_gains(places, SHOWN_ARMS, budgets, limits, TITLES)
+    budgets = [f"at {budget:g} MB" for budget in results[0].setting.megabytes]
+    return design_comparison.draw_gains(results, SHOWN_ARMS, budgets, limits, TITLES)
 
 
 def check_sentences(
-    places: dict[str, design_comparison.SettingResults], folder: str | Path = "results"
+    results: dict[str, design_comparison.SettingResults], folder: str | Path = "results"
 ) -> list[tuple[str, bool]]:
     """Check each phrase of the front pages: its words, and whether they hold."""
     grid = tables.load_sweep("preprint", folder)
@@ -64,22 +64,22 @@ def check_sentences(
         compute_difference(same, "fedstas"),
         compute_difference(one, "fedstas-unbiased"),
     )
-    mnist = places["mnist"]
+    mnist = results["mnist"]
     rates = 100 * mnist.tried.loc["md"].dropna()
     worth = rates.max() - rates[0.01]
-    many = design_comparison.check_many_clients(places[design_comparison.MANY])
+    many = design_comparison.check_many_clients(results[design_comparison.MANY])
     unsure = [
-        places[name].gain(LEAST_VARIANCE, "small")["low"]
+        results[name].gain(LEAST_VARIANCE, "small")["low"]
         for name in (design_comparison.EQUAL, design_comparison.ALIKE, design_comparison.COLOUR)
     ]
-    colour = design_comparison.check_colour_images(places[design_comparison.COLOUR])
-    in_colour = places[design_comparison.COLOUR].gain(LEAST_VARIANCE, "large")
+    colour = design_comparison.check_colour_images(results[design_comparison.COLOUR])
+    in_colour = results[design_comparison.COLOUR].gain(LEAST_VARIANCE, "large")
     small, large = (
-        [places[n].gain(LEAST_VARIANCE, m) for n in design_comparison.UNLIKE]
+        [results[n].gain(LEAST_VARIANCE, m) for n in design_comparison.UNLIKE]
         for m in design_comparison.BUDGETS
     )
     best = max(mnist.gain(arm, "large")["gain"] for arm in mnist.arms)
-    garments = places[design_comparison.UNLIKE[1]].gain("fedstas-unbiased", "small")
+    garments = results[design_comparison.UNLIKE[1]].gain("fedstas-unbiased", "small")
     k_means = [mnist.gain("fedstas-unbiased", metric) for metric in design_comparison.BUDGETS]
     return [
         ("where sizes differ, FedSTaS as written ends", written[2] < 0),
@@ -88,10 +88,10 @@ def check_sentences(
         *((words, max(unsure) < 0) for words in NOT_SURE),
         ("with 1,000 more alike it is a loss", many["loss"]),
         ("more than half of these bytes", many["half"]),
-        ("none surely leads MD", design_comparison.check_participants(places)["alike"]),
+        ("none surely leads MD", design_comparison.check_participants(results)["alike"]),
         ("clustered sampling by similarity leads at 980 MB", colour["late"]),
         ("least variance perhaps", in_colour["low"] < 0 < in_colour["gain"]),
-        ("falls behind on Fashion-MNIST", design_comparison.check_participants(places)["loss"]),
+        ("falls behind on Fashion-MNIST", design_comparison.check_participants(results)["loss"]),
         (
             "finding 9's leads at 240 MB are not sure",
             min(row["holm"] for row in small) > 0.05,
@@ -110,20 +110,20 @@ def check_sentences(
 
 def main(folder: str | Path) -> None:
     """Draw the figure, whole and in halves; `InputError` names a sentence that does not hold."""
-    places = design_comparison.load_results(protocol.read())
-    if false_sentences := [words for words, holds in check_sentences(places) if not holds]:
+    results = design_comparison.load_results(protocol.read())
+    if false_sentences := [words for words, holds in check_sentences(results) if not holds]:
         raise InputError(f"the front pages say what is not so: {'; '.join(false_sentences)}")
     plots.set_page_style()
-    results = [places[name] for name in PLACES if name in places]
+    shown = [results[name] for name in SHOWN_SETTINGS if name in results]
     half, limits = (
-        -(-len(results) // 2),
-        design_comparison.axis_limits(design_comparison.select_budget_gains(results, SHOWN_ARMS)),
+        -(-len(shown) // 2),
+        design_comparison.axis_limits(design_comparison.select_budget_gains(shown, SHOWN_ARMS)),
     )
     Path(folder).mkdir(exist_ok=True)
-    for name, part in zip(HALVES, (results[:half], results[half:]), strict=True):
+    for name, part in zip(HALVES, (shown[:half], shown[half:]), strict=True):
         draw_figure(part, limits).savefig(Path(folder) / name, metadata={"Date": None})
     white = {"facecolor": "white", "dpi": 200, "metadata": {"Software": None}}
-    draw_figure(results).savefig(Path(folder) / FIGURE_FILE, **white)
+    draw_figure(shown).savefig(Path(folder) / FIGURE_FILE, **white)
 
 
 if __name__ == "__main__":

@@ -767,7 +767,7 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
 
 
 def identities(folder: str | Path = "results") -> dict[str, dict]:
-    """Return by run everything that determines it."""
+    """Return the identity of each run, by run: all settings that determine it."""
     return {record.run: record.identity for record in read_runs(folder)}
 
 
@@ -782,14 +782,14 @@ def details(folder: str | Path = "results") -> pd.DataFrame:
 
 
 def cohorts(sweep: str, folder: str | Path = "results") -> dict[str, list[np.ndarray]]:
-    """Return by run, where they were stored, the client numbers of each round's cohort."""
+    """Return the client numbers of each round's cohort, by run, for the runs of a sweep that stored them."""
     runs = read_runs(Path(folder) / sweep)
     stored = {r.run: r.metadata["cohorts"] for r in runs if r.metadata.get("cohorts")}
     return {run: [np.array(cohort) for cohort in each] for run, each in stored.items()}
 
 
 def majority_labels(sweep: str, folder: str | Path = "results") -> dict[str, np.ndarray]:
-    """Return by run, where it was stored, each client's most frequent class, int [N]."""
+    """Return each client's most frequent class, int [N], by run, for the runs of a sweep that stored it."""
     runs = read_runs(Path(folder) / sweep)
     return {r.run: np.array(r.metadata["majority"]) for r in runs if r.metadata.get("majority")}
 

@@ -458,7 +458,8 @@ def _labels() -> np.ndarray:
 )
 @verdict_if_missing
 def figure_1(claim: Claim) -> Evidence:
-    """Judge whether labels are distributed less evenly at Dirichlet 0.01 than IID, in either reading of the partition."""
+    """Judge whether labels are distributed less evenly than IID in both partitions that "Dirichlet 0.01" can mean: one whose
+    sizes vary, and one with fixed sizes."""
     table = largest_class_shares(_labels())
     wide = table.pivot(index="seed", columns="partition", values="median")
     parts = [
@@ -467,8 +468,8 @@ def figure_1(claim: Claim) -> Evidence:
     least = min(parts, key=lambda part: part.mean)
     verdict = statistics.combine_verdicts(part.verdict for part in parts)
     return replace(least, verdict=verdict).evidence(
-        f"Median share of a client's largest class more than IID ({wide['iid'].mean():.3f}), the less "
-        f"skewed reading, {least.seeds} seeds.{least.why}",
+        "By how much the median share of a client's largest class exceeds that of IID "
+        f"({wide['iid'].mean():.3f}), in the less skewed of two partitions, {least.seeds} seeds.{least.why}",
         wide.round(3).reset_index(),
     )
 

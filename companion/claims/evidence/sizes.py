@@ -412,16 +412,19 @@ def rate_table(requests=(99, 600, 2048)) -> pd.DataFrame:
     statement="With privacy, examples are drawn with the probability n*/ñ.",
     printed="p_k = n*/ñ",
     chapter="04c_size_estimator#what-becomes-of-the-rate",
-    meaning="is the chance that n*/ñ is none: ten clipped clients, n* = 600",
+    meaning="is the chance that n*/ñ is not a probability, for ten clients whose sizes are clipped to M - 1, and n* = 600",
     order=170,
 )
 def rate_is_a_probability(
     claim: Claim, *, cap: int = CAP, alpha: Fraction = ALPHA, n_star: int = 600
 ) -> Evidence:
-    """Compute the probability that n*/ñ is outside (0, 1], for ten clipped clients (Sec. 5.2)."""
+    """Compute the chance that n*/ñ is not in (0, 1], for ten clients whose sizes are clipped to M - 1 (Sec. 5.2)."""
     table = rate_table()
+    # By value of the estimate ñ, its probability.
     law = theory.size_estimator_exact([cap - 1] * PARTICIPANTS, cap, alpha)
-    outside = sum(p for v, p in law.items() if v < n_star)
+    outside = sum(
+        p for v, p in law.items() if v < n_star
+    )  # ñ <= 0, too: then n*/ñ is negative or not defined
     return Evidence(
         judge_theory(outside == 0),
         float(outside),

@@ -408,20 +408,20 @@ def expansion(
 def weights_sum_to_one(
     claim: Claim | None = None, *, sizes: tuple = SIZES, factor: Fraction = FACTOR
 ) -> Evidence:
-    """Compute what the weights (N/m) omega_k of eq. 2.3 sum to in each cohort, of three clients two of which are drawn.
+    """Compute what the weights (N/m) omega_k of eq. 2.3 sum to, for each cohort of two out of three clients.
 
-    The table has the variance of eq. 2.3 and of other estimators, on updates and on models: an update and a part that
-    all models have in common.
+    The table has the variances of eq. 2.3 and of other estimators if their weights are applied to updates, and to models;
+    a client's model is its update plus `common part`, the same number for all clients.
 
     Args:
         claim: not used: the evidence is computed.
         sizes: the clients' numbers of examples, whose shares are omega.
-        factor: takes the place of N/m in the weights, so that a test can make the claim false; the table keeps N/m.
+        factor: N/m, 3/2; a test can replace it to make the claim false. The table does not depend on it.
     """
     uniform, omega = (1, 1, 1), _omega(sizes)
 
     def list_weight_sums(shares) -> set[Fraction]:
-        """List what the weights of a cohort can sum to for these omega."""
+        """List the different sums that the cohorts' weights have if omega is `shares`."""
         sums = theory.expansion_moments(UPDATES, shares, uniform, DRAWS).weight_sums
         return {x * factor / FACTOR for x in sums}
 

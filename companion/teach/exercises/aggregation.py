@@ -20,21 +20,22 @@ def weights_by_size(cohort):
 
 
 def five_designs():
-    """Return the exercise's designs by letter, each as its outcomes (cohort, weights, probability)."""
+    """Return the exercise's designs by letter, for m = 2 of N = 3 clients; each as its outcomes (cohort, weights, probability)."""
     even, p = [F(1, 3)] * 3, [F(1, 2), F(1, 4), F(1, 4)]
-    pairs, sized = (
-        list(theory.successive_samples(even, 2)),
-        theory.samples_with_replacement(SIZES, 2),
-    )
+    pairs = list(theory.successive_samples(even, 2))  # of distinct clients
+    draws_by_size = theory.samples_with_replacement(SIZES, 2)
+    draws_by_p = theory.samples_with_replacement(p, 2)
     return {
+        # always clients 0 and 1, with FedAvg's weights
         "a": [((0, 1), weights_by_size((0, 1)), F(1))],
+        # two distinct clients at random, with FedAvg's weights
         "b": [(c, weights_by_size(c), q) for c, q in pairs],
+        # the same, with weights N/m omega_k
         "c": [(c, tuple(F(3, 2) * TARGET[k] for k in c), q) for c, q in pairs],
-        "d": [(c, (F(1, 2), F(1, 2)), q) for c, q in sized],
-        "e": [
-            (c, tuple(TARGET[k] / (2 * p[k]) for k in c), q)
-            for c, q in theory.samples_with_replacement(p, 2)
-        ],
+        # MD sampling: two draws with replacement in proportion to sizes, with weights 1/m
+        "d": [(c, (F(1, 2), F(1, 2)), q) for c, q in draws_by_size],
+        # two draws with replacement by p, with Hansen-Hurwitz weights omega_k / (m p_k)
+        "e": [(c, tuple(TARGET[k] / (2 * p[k]) for k in c), q) for c, q in draws_by_p],
     }
 
 
