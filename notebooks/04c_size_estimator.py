@@ -326,7 +326,7 @@ for name, (each, request) in settings.items():
 
 # %% tags=["remove-input"]
 assert evidence.participants_with_zero_estimate(100) == [25, 50, 75, 100]
-limit = evidence.limits()
+limit = evidence.compute_limits()
 falls, stays = limit["unclipped times m"], limit["clipped"]
 glue_figure("figure_theory_lemma2", ch04c.draw_rate_error(counts, error, relative, stays, falls))
 glue_values("ch4c", limit=stays, limit_relative=100 * stays, delta=falls)

@@ -143,7 +143,7 @@ def walk(corrected):
 paths = {"as written": walk(False), "corrected": walk(True)}
 
 # %%
-toy, steps = convergence.scalars(c), 1 / np.arange(1, 3001)
+toy, steps = convergence.make_scalar_clients(c), 1 / np.arange(1, 3001)
 for rule, path in paths.items():
     theirs = cv.simulate(toy, rule, steps, np.full((1, 1), 0.9), luck[:, :, None])
     np.testing.assert_allclose(path, theirs[1:, :, 0, 0], atol=1e-9)

@@ -551,7 +551,7 @@ equals = ch05.tabulate_equal_sizes(rates, grids["cifar100-equal"])
 display(ch05.fold_table("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
 
 # %% tags=["remove-cell"]
-glue_values("ch5", equal_md=level["md"], **ch05.equal_size_gaps(behind), **trials)
+glue_values("ch5", equal_md=level["md"], **ch05.format_equal_size_gaps(behind), **trials)
 expect("all learn, and no run diverged", bool((final(five) > 5).all(None)))
 expect("each ends below MD", max(high for _, _, high in behind.values()) < 0)
 expect("only the corrected method's loss is", [*sure] == ["fedstas-unbiased"])

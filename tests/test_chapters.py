@@ -278,5 +278,5 @@ print(torch.get_num_threads(), sorted({pool["num_threads"] for pool in threadpoo
 
 def test_every_chapter_calls_settings_first_which_limits_its_threads():
     for stem in chapters.names():
-        cells = [c.source for c in chapters.notebook(stem).cells if c.cell_type == "code"]
+        cells = [c.source for c in chapters.read_notebook(stem).cells if c.cell_type == "code"]
         assert f'chapters.settings("{stem}", globals())' in "\n".join(cells[:2]), stem

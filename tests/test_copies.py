@@ -78,7 +78,7 @@ def test_a_copy_is_a_valid_notebook_in_plain_markdown_without_outputs(stem):
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_code_of_a_copy_is_that_of_its_source(stem):
-    code_parts = [p for p in myst.parts(chapters.notebook(stem).cells) if not p.blocks]
+    code_parts = [p for p in myst.parts(chapters.read_notebook(stem).cells) if not p.blocks]
     code_parts.sort(key=lambda part: bool(part.solves))  # solutions last
     sources = [re.sub("^#@title .*\n", "", cell.source) for cell in code_cells(stem)[2:]]
     assert sources == [part.source for part in code_parts]

@@ -140,14 +140,16 @@ def test_a_failed_sentence_is_marked_in_a_readers_run_and_stops_the_build_at_the
 
 def list_asserted_sentences(stem: str) -> list[str]:
     """Return the sentences that a chapter passes to `expect`."""
-    code = "\n".join(c.source for c in chapters.notebook(stem).cells if c.cell_type == "code")
+    code = "\n".join(c.source for c in chapters.read_notebook(stem).cells if c.cell_type == "code")
     calls = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Call)]
     return [n.args[0].value for n in calls if getattr(n.func, "id", "") == "expect"]
 
 
 @pytest.mark.parametrize("stem", chapters.names())
 def test_asserted_sentences_occur_on_the_page_exactly_once(stem):
-    text = "\n".join(c.source for c in chapters.notebook(stem).cells if c.cell_type == "markdown")
+    text = "\n".join(
+        c.source for c in chapters.read_notebook(stem).cells if c.cell_type == "markdown"
+    )
     for sentence in list_asserted_sentences(stem):
         assert len(pattern(sentence).findall(text)) == 1, (
             f"{stem} does not say {sentence!r} just once"

@@ -9,7 +9,7 @@ from fedstas.errors import InputError
 
 @pytest.mark.parametrize("stem", chapters.names())
 def test_blocks_hold_the_whole_text_of_every_chapter(stem):
-    for cell in chapters.notebook(stem).cells:
+    for cell in chapters.read_notebook(stem).cells:
         if cell.cell_type == "markdown":
             assert "\n".join(block.source for block in myst.parse(cell.source)) == cell.source
 

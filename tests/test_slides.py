@@ -25,7 +25,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 @needs_page
 def test_slides_hold_the_figures_boxes_and_exercises_and_no_solutions(tmp_path):
     deck = slides.slides("04b")
-    source = "\n".join(c.source for c in chapters.notebook("04b").cells)
+    source = "\n".join(c.source for c in chapters.read_notebook("04b").cells)
     kinds = [slide.kind for slide in deck]
     assert kinds[0] == "title" and deck[0].title == source.split("# ")[1].split("\n")[0]
     assert kinds.count("figure") == source.count("{glue:figure} figure_")

@@ -48,7 +48,7 @@ def code_of(nb) -> str:
 @pytest.mark.parametrize("stem", STEMS)
 def test_a_student_gets_every_exercise_and_no_solution(stem):
     mine, full = teaching.student(stem), teaching.instructor(stem)
-    source = "\n".join(cell.source for cell in chapters.notebook(stem).cells)
+    source = "\n".join(cell.source for cell in chapters.read_notebook(stem).cells)
     exercises = source.count("{exercise-start}")
     assert len(cells_with_tag(mine, "answer")) >= exercises
     assert sum(c.source.count("### Exercise") for c in mine.cells) == exercises
@@ -84,7 +84,7 @@ def test_names_of_code_are_those_that_it_defines_and_uses():
 def test_a_solution_uses_only_names_defined_in_its_chapter(stem):
     """It needs no other solution, and no other solution redefines what it needs."""
     code_of = defaultdict(list)  # by the exercise that it solves; "" for the chapter's
-    for part in myst.parts(chapters.notebook(stem).cells):
+    for part in myst.parts(chapters.read_notebook(stem).cells):
         if not part.blocks:
             code_of[part.solves].append(part.source)
     defined = names("\n".join(code_of.pop("")))[0]
@@ -280,7 +280,7 @@ def test_every_exercise_of_the_syllabus_is_in_a_chapter_of_its_session():
     for session in re.split(r"^### (?=\d\.)", text, flags=re.MULTILINE)[1:]:
         exercises = {}
         for stem in re.findall(r"\.\./chapters/(\w+)\.ipynb", session):
-            source = "\n".join(cell.source for cell in chapters.notebook(stem).cells)
+            source = "\n".join(cell.source for cell in chapters.read_notebook(stem).cells)
             for part in source.split("{exercise-start} ")[1:]:
                 title = re.sub(r" \(level \d\)$", "", part.split("\n")[0].strip())
                 part = part.split("{exercise-end}")[0]

@@ -44,7 +44,7 @@ def test_unbiased_designs_have_the_weights_of_the_objective_and_a_covariance():
 
 
 def test_with_learning_rate_one_over_t_the_error_is_that_of_the_average_of_the_draws():
-    clients = convergence.scalars((0, 0, 1))
+    clients = convergence.make_scalar_clients((0, 0, 1))
     for m in (1, 2):
         result = cv.errors(
             clients, cv.clustered_sampling([clients.omega] * m), 1 / np.arange(1.0, 51), [[7.0]]
@@ -138,7 +138,7 @@ def test_clustered_sampling_is_never_above_md_on_quadratics(seed, steps):
 
 
 def test_the_fixed_point_of_biased_draws_of_three_clients_is_root_two_minus_one():
-    clients = convergence.scalars((0, 0, 1))
+    clients = convergence.make_scalar_clients((0, 0, 1))
     end = cv.as_written_fixed_point(clients, [[0.9]], 0.1)
     assert abs(end.item() - (sqrt(2) - 1)) < 1e-10
     assert abs(clients.excess(end) - (sqrt(2) - 4 / 3) ** 2 / 2) < 1e-12

@@ -153,7 +153,10 @@ def _format_interval(values: np.ndarray, digits: int) -> str:
 
 
 def tabulate_knowledge(measures: pd.DataFrame) -> pd.DataFrame:
-    """Return what strata know of the labels and of the gradients, a row for each kind; disjoint, at w_0."""
+    """Tabulate how well strata agree with the clients' labels, and how much of the gradients' variance they leave.
+
+    A row for each of KINDS, with means over federations and 95 % intervals; for the disjoint partition, at w_0.
+    """
     columns = (
         ("purity", "purity (%)", 0),
         ("rand", "adjusted Rand index", 2),
@@ -167,8 +170,16 @@ def tabulate_knowledge(measures: pd.DataFrame) -> pd.DataFrame:
 
 
 def summarise_knowledge(measures: pd.DataFrame) -> dict[str, float]:
-    """Return `rand_restored`, `rand_restored_low`, `..._high`, `equal_rand_restored`, ..., `left_restored`, ...:
-    means over the federations, and ends of their 95 % intervals."""
+    """Return the numbers of the chapter on strata, labels and gradients at w_0, by the names that it gives them.
+
+    Returns:
+        For each kind of strata, such as "restored":
+            rand_restored: the mean over federations of the adjusted Rand index of strata and classes, disjoint partition;
+            rand_restored_low, rand_restored_high: the ends of its 95 % interval;
+            equal_rand_restored, ...: the same with equal sizes;
+            left_restored: the mean share of the gradients' variance that the strata leave, in %, disjoint partition.
+        left_chance: that share for the strata "unsorted" with the clients shuffled among them.
+    """
     values = {}
     for name in ("oracle", *SUMMARIES):
         for prefix, title in (("", "disjoint"), ("equal_", "equal sizes")):

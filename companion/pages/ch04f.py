@@ -53,13 +53,16 @@ def draw_rates(
     constant: dict[float, np.ndarray],
     bounds: dict[float, np.ndarray],
 ) -> Figure:
-    """Draw the excess objective over rounds: above with decreasing steps, below with constant ones.
+    """Draw the excess objective F(w_T) - F* over rounds: above with decreasing steps, below with constant ones.
 
     Args:
-        runs: by design, [rounds + 1, runs].
-        uniform, theorem: of uniform draws, and the theorem's bound [rounds + 1].
-        bias: the excess objective at the biased fixed point.
-        constant, bounds: of constant steps and their bounds [rounds + 1], by the step in units of the largest.
+        runs: with decreasing steps, the excess of runs by design, [rounds + 1, runs].
+        uniform: with decreasing steps and uniform draws, its exact expectation [rounds + 1].
+        theorem: the theorem's bound of `uniform`, [rounds + 1].
+        bias: the excess at the fixed point of the biased design as written.
+        constant: with constant steps and uniform draws, its exact expectation [rounds + 1], by the step size in units of
+            the largest.
+        bounds: their bounds, as `constant`.
     """
     figure, (above, below) = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.4), sharex=True)
     rounds = np.arange(1, len(uniform))

@@ -160,7 +160,8 @@ def draw_local_steps(
 
 
 def draw_repairs(percent: dict[str, list[float]]) -> Figure:
-    """Draw how often Proposition 1 holds over the number of clients, a curve for each state of repair of Algorithm 1.
+    """Draw how often Proposition 1 holds over the number of clients, a curve for each number of lines of Algorithm 1 that are
+    corrected.
 
     Args:
         percent: by the names of REPAIRS, how often it holds (%) with 1, 2, ... clients.

@@ -857,11 +857,14 @@ def equal_size_trials(rates: tables.RecordedSweep) -> dict[str, float]:
     }
 
 
-def equal_size_gaps(differences: dict[str, tuple[float, float, float]]) -> dict[str, str]:
-    """Format how far each method is below MD, with keys as `equal_least_variance`.
+def format_equal_size_gaps(differences: dict[str, tuple[float, float, float]]) -> dict[str, str]:
+    """Format how far each method is below MD where all clients have the same size.
 
     Args:
         differences: by method, the difference to MD and the ends of its interval, in points.
+
+    Returns:
+        By the name that the chapter gives the number, such as `equal_fedstas_unbiased`, the distance as text.
     """
     return {f"equal_{m.replace('-', '_')}": format_distance(gap) for m, gap in differences.items()}
 
@@ -1015,7 +1018,7 @@ def draw_live_runs(ends: pd.DataFrame) -> Figure:
 
 
 def describe_scatter(ends: pd.DataFrame) -> str:
-    """State the standard deviation of a method's live runs over seeds.
+    """State the standard deviation over seeds of a method's live runs, on average over the methods.
 
     Args:
         ends: final accuracy (%), a row for each seed and a column for each method.

@@ -58,7 +58,8 @@ def _draw_stacked_bars(ax: Axes, counts, colours, names, min_share: float = 0.05
 
 
 def draw_line(sizes, counts: np.ndarray) -> Figure:
-    """Draw the clients end to end with the cuts, and below the rows that result.
+    """Draw how clusters by size are formed: above, m times the clients' examples end to end, cut into m equal parts; below,
+    each part as the row of one draw.
 
     Args:
         sizes: the clients' numbers of examples [N].

@@ -334,11 +334,12 @@ def rank_methods() -> tuple[pd.DataFrame, list[str]]:
 
 
 def tabulate_ranking(ranked: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the frame of `rank_methods` as text."""
+    """Format the ranking of `rank_methods` as a table of text, a row for each method."""
     ends = ranked[["least", "most"]].to_numpy()
     columns = {
         "method": [f"`{name}`" for name in ranked.index],
         "global (%)": [f"{x:.1f}" for x in ranked["mean"]],
+        # the lowest and the highest accuracy of a seed
         "seeds (%)": [f"{low:.1f}\u2060–\u2060{high:.1f}" for low, high in ends],
         "clients (%)": [f"{x:.1f}" for x in ranked["client"]],
         "down (MB)": [f"{x:,.0f}" for x in ranked["bytes_down"]],

@@ -17,10 +17,13 @@ PARTS = {  # of the bytes between nodes and server, by purpose
 
 
 def draw_bytes(traffic: pd.DataFrame) -> Figure:
-    """Draw the bytes between nodes and server, by part, per byte that the simulation accounts (1: the black line).
+    """Draw the bytes between nodes and server by purpose, in multiples of the bytes that the simulation accounts for.
+
+    A panel for each task, and a bar for each method and direction; the black line is at 1.
 
     Args:
-        traffic: a row for each task, method and direction (`way`), with columns parameters, accounted and the PARTS.
+        traffic: a row for each task, method and direction (`way`); columns are `parameters` of the network, the bytes
+            `accounted` for by the simulation, and the bytes of each of PARTS.
     """
     shares = traffic.assign(**traffic[list(PARTS)].div(traffic["accounted"], axis=0))
     shares.index = shares["method"] + ", " + shares["way"]

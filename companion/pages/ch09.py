@@ -52,7 +52,12 @@ COST_LABELS = {  # in the figure of costs and the table of comparisons
 
 
 def tabulate_cohorts(cohorts, updates) -> pd.DataFrame:
-    """Tabulate every cohort (clients, weights, probability) with its weighted sum of updates."""
+    """Tabulate cohorts with the weighted sums of their clients' updates; in the table clients are numbered from 1.
+
+    Args:
+        cohorts: (clients, weights, probability) of each.
+        updates: each client's update, a number.
+    """
     rows = []
     for clients, weights, probability in cohorts:
         update = sum(w * updates[k] for w, k in zip(weights, clients, strict=True))

@@ -32,9 +32,9 @@ __all__ = [
     "command",
     "find",
     "names",
-    "notebook",
     "papermill_command",
     "provenance",
+    "read_notebook",
     "run",
     "settings",
 ]
@@ -101,8 +101,8 @@ def _kernel_cpu_seconds() -> float | None:
     return used.ru_utime + used.ru_stime + warm.kernel_seconds
 
 
-def notebook(chapter: str):
-    """Read the chapter's source as a notebook without outputs."""
+def read_notebook(chapter: str):
+    """Read a chapter's source as a notebook without outputs."""
     import jupytext
 
     nb = jupytext.read(sources() / f"{find(chapter)}.py", fmt="py:percent")
@@ -129,15 +129,15 @@ def _execute(nb, parameters: dict[str, Any], report: Callable[[int, int], None])
 
         @classmethod
         def execute_managed_notebook(cls, nb_man, kernel_name, *, report, **options):
-            """Execute the notebook and call `report` after every cell."""
-            complete, total = nb_man.cell_complete, len(nb_man.nb.cells)
+            """Execute the notebook of papermill's manager `nb_man`, and call `report` after every cell."""
+            mark_complete, total = nb_man.cell_complete, len(nb_man.nb.cells)
 
             def cell_complete(cell, cell_index=None, **more):
-                """Mark a cell as executed and report it."""
-                complete(cell, cell_index, **more)
+                """Mark a cell as executed, and report how many are."""
+                mark_complete(cell, cell_index, **more)
                 report((cell_index or 0) + 1, total)
 
-            nb_man.cell_complete = cell_complete
+            nb_man.cell_complete = cell_complete  # papermill calls it after each cell
             report(0, total)
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
 
@@ -270,7 +270,7 @@ def run(
 
     start, cpu_start = time.monotonic(), _kernel_cpu_seconds()
     try:
-        nb = _execute(notebook(chapter), chosen, show)
+        nb = _execute(read_notebook(chapter), chosen, show)
     except PapermillExecutionError as error:
         # Papermill inserts one cell with the given parameters.
         raise _failure(chapter, error, added=int(bool(chosen))) from None

@@ -918,6 +918,7 @@ def draw_learning_curves(
     setting; dotted lines are the budgets."""
 
     def draw(ax: Axes, result: SettingResults) -> None:
+        """Draw the curves of one setting, from the accuracy that MD has before the smaller budget is half spent."""
         smaller, larger = result.setting.megabytes[0], result.setting.megabytes[-1]
         runs = {arm: result.rows[result.rows["arm"] == arm] for arm in arms}
         lines = {arm: _mean_curve(rows, larger) for arm, rows in runs.items() if len(rows)}
@@ -960,6 +961,7 @@ def draw_rates(results: Sequence[SettingResults], arms: Sequence[str] = CURVE_AR
     """
 
     def draw(ax: Axes, result: SettingResults) -> None:
+        """Draw the curves of one setting."""
         tried = [arm for arm in arms if arm in result.tried.index]
         lines = {arm: 100 * result.tried.loc[arm].dropna() for arm in tried}
         lines = {arm: accuracies for arm, accuracies in lines.items() if len(accuracies)}
@@ -1000,6 +1002,7 @@ def draw_gain_over_error(
         styles[arm_label(arm)] = plots.Style(arm_colour(arm), "", "o", hollow=hollow)
 
     def draw(ax: Axes, cells: pd.DataFrame) -> None:
+        """Draw the dots of one kind of gain; lines mark the gain 0 and the error of MD."""
         ax.set(xscale="log", ylabel="points above MD")
         ax.axhline(0, color=plots.BLACK, lw=0.8)
         ax.axvline(1, color=plots.BLACK, lw=0.8)

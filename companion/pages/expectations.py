@@ -17,12 +17,14 @@ FAILED: dict[str, str] = {}  # in this kernel: words that do not hold -> their v
 
 
 def expect(words: str, holds: Any, **values: Any) -> None:
-    """Assert what the page says.
+    """Assert a sentence of the page: where it is false in this run, say so below the cell and on top of a copy.
+
+    At the default parameters the build then stops; at a reader's own the page marks the words.
 
     Args:
-        words: the words of the page.
-        holds: whether they are true in this run.
-        values: the numbers that decide it, to be shown where they are not.
+        words: some words of the sentence, as they stand on the page.
+        holds: whether the sentence is true in this run.
+        values: the numbers that decide it, to be shown where it is false.
     """
     from IPython.display import Markdown, display
 

@@ -131,7 +131,7 @@ def measure_page(name: str) -> dict:
     path = parameters.ROOT / "book" / f"{name}.md"
     if path.is_file():
         return measure(myst.parse(path.read_text(encoding="utf-8")))
-    return measure(*unfolded_content(chapters.notebook(name)))
+    return measure(*unfolded_content(chapters.read_notebook(name)))
 
 
 def names() -> list[str]:

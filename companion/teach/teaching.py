@@ -40,7 +40,7 @@ def tagged_parts(nb) -> list[myst.Part]:
 
 def student(chapter: str):
     """Make the chapter's notebook with an empty answer and its check in place of each solution."""
-    nb = chapters.notebook(chapter)
+    nb = chapters.read_notebook(chapter)
     cells, exercise = [], ""
     for solves, group in itertools.groupby(tagged_parts(nb), key=lambda part: part.solves):
         parts = list(group)
@@ -57,7 +57,7 @@ def student(chapter: str):
 
 def instructor(chapter: str):
     """Make the chapter's notebook with its solutions and without cells tagged `student`."""
-    nb = chapters.notebook(chapter)
+    nb = chapters.read_notebook(chapter)
     cells = [part.cell for part in tagged_parts(nb)]
     nb.cells = [cell for cell in cells if "student" not in cell.metadata["tags"]]
     return _finish(nb, chapter, "instructor")

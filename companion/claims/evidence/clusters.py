@@ -252,20 +252,24 @@ def eq_17(claim: Claim, *, cases: list | None = None) -> Evidence:
     )
 
 
-def _check_equality(same: Callable, moment: str, cases: list | None) -> Evidence:
-    """Check whether a moment equal to MD's implies MD sampling: for single clients, and for all clients at once.
+def _check_equality(is_equal: Callable, moment: str, cases: list | None) -> Evidence:
+    """Check whether a moment of a scheme is MD's if and only if the scheme is MD sampling.
+
+    It is checked for every client by itself, and for all clients of a scheme at once.
 
     Args:
-        same: takes the weights, those under MD, and a client; returns whether the moment is equal.
+        is_equal: takes the moments of a scheme's weights, those under MD, and a client; returns whether the client's are
+            equal.
         moment: its name, for the note.
         cases: the schemes to try; by default all of `schemes`.
     """
     cases = cases or schemes()
     per_client = [
-        same(w, md, i) == _is_md(rows) for _, rows, w, md in cases for i in range(len(rows[0]))
+        is_equal(w, md, i) == _is_md(rows) for _, rows, w, md in cases for i in range(len(rows[0]))
     ]
     jointly = [
-        all(same(w, md, i) for i in range(len(rows[0]))) == _is_md(rows) for _, rows, w, md in cases
+        all(is_equal(w, md, i) for i in range(len(rows[0]))) == _is_md(rows)
+        for _, rows, w, md in cases
     ]
     one, md = theory.weight_moments(ONE_CLIENT), theory.weight_moments(theory.md_rows([2, 1, 1], 2))
     table = pd.DataFrame(
@@ -297,13 +301,13 @@ def _check_equality(same: Callable, moment: str, cases: list | None) -> Evidence
     order=120,
 )
 def eq_17_equality(claim: Claim, *, cases: list | None = None) -> Evidence:
-    """Check whether equal weight variances imply MD sampling: for one client, and for all together."""
+    """Check whether a scheme is MD sampling if and only if its weights have MD's variances: one client's, or all clients'."""
 
-    def same(w, md, i):
+    def is_equal(w, md, i):
         """Return whether the weight of client i has the same variance as under MD."""
         return w.covariance[i][i] == md.covariance[i][i]
 
-    return _check_equality(same, "the variance", cases)
+    return _check_equality(is_equal, "the variance", cases)
 
 
 @claim(
@@ -376,13 +380,13 @@ def eq_23(claim: Claim, *, cases: list | None = None) -> Evidence:
     order=160,
 )
 def eq_23_equality(claim: Claim, *, cases: list | None = None) -> Evidence:
-    """Check whether equal inclusion probabilities imply MD sampling: for one client, and for all together."""
+    """Check whether a scheme is MD sampling if and only if it has MD's inclusion probabilities: one client's, or all clients'."""
 
-    def same(w, md, i):
+    def is_equal(w, md, i):
         """Return whether client i takes part with the same probability as under MD."""
         return w.sampled[i] == md.sampled[i]
 
-    return _check_equality(same, "the inclusion probability", cases)
+    return _check_equality(is_equal, "the inclusion probability", cases)
 
 
 @claim(

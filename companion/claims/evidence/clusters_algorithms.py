@@ -69,7 +69,11 @@ def count_valid_algorithm_1(repaired=(), inputs=None) -> tuple[int, int]:
 
 
 def count_valid_algorithm_2(repaired=()) -> tuple[int, int]:
-    """Count the inputs for which the printed Algorithm 2 satisfies Proposition 1; see `count_valid_algorithm_1`."""
+    """Count the inputs for which the printed Algorithm 2, with the lines `repaired` corrected, satisfies Proposition 1.
+
+    Returns:
+        That count, and the number of inputs tried.
+    """
     valid = [
         theory.satisfies_proposition_1(theory.printed_algorithm_2(n, g, m, repaired), n, m)
         for n, g, m in algorithm_2_inputs()

@@ -401,18 +401,20 @@ def ten_different(claim: Claim, *, m: int = 10) -> Evidence:
     order=330,
 )
 def equal_variances(claim: Claim, *, m: int = 10) -> Evidence:
-    """Compute all weight variances of 100 equal clients, under Algorithm 1 and under MD."""
+    """Compute the variances that the weights of 100 equal clients have under Algorithm 1 and under MD."""
     clustered_variances = set(
         theory.weight_variances(theory.normalise_rows(clustered.counts_by_size([5] * 100, m)))
     )
-    md = set(theory.weight_variances(theory.md_rows([5] * 100, m)))
+    md_variances = set(theory.weight_variances(theory.md_rows([5] * 100, m)))
     table = pd.DataFrame(
         {
             "scheme": ["clustered", "MD"],
-            "variance of every weight": [", ".join(map(str, x)) for x in (clustered_variances, md)],
+            "variance of every weight": [
+                ", ".join(map(str, values)) for values in (clustered_variances, md_variances)
+            ],
         }
     )
-    note = "Equal, and smaller than MD's, which are equal too."
+    note = "All are equal, and smaller than those under MD, which are equal, too."
     return Evidence(
         judge_theory(len(clustered_variances) == 1),
         str(*clustered_variances) if len(clustered_variances) == 1 else "different",

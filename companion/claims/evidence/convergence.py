@@ -18,8 +18,13 @@ from fedstas.sim.rng import stream
 from fedstas.theory import convergence as cv
 
 
-def scalars(centres, curvatures=None) -> cv.Quadratics:
-    """Make clients F_k = a_k (w - c_k)^2 / 2 with equal weights; a_k (`curvatures`) is 1 by default."""
+def make_scalar_clients(centres, curvatures=None) -> cv.Quadratics:
+    """Make clients whose model is one number w, with equal weights and losses F_k(w) = a_k (w - c_k)^2 / 2.
+
+    Args:
+        centres: c_k.
+        curvatures: a_k, all 1 by default.
+    """
     c = np.array(centres, dtype=float)
     a = np.ones_like(c) if curvatures is None else np.array(curvatures, dtype=float)
     return cv.Quadratics(a[:, None, None], c[:, None, None], np.full(len(c), 1 / len(c)))
@@ -109,7 +114,7 @@ def theorem_2(
         constant: whether steps are 1/10; otherwise they are 2/(mu (gamma + t)), as in Li et al. (arXiv:1907.02189).
             These need omega = chi = 0, since updates shrink with them, and Assumptions 5 and 6 are about updates.
     """
-    clients, m = scalars(centres), PARTICIPANTS
+    clients, m = make_scalar_clients(centres), PARTICIPANTS
     terms = printed_terms(centres, strata)
     subtracted = (terms["omega"] ** 2 + terms["chi"] ** 2) / m
     if subtracted and not constant:
@@ -167,7 +172,7 @@ def theorem_2_selection(claim: Claim, *, centres: tuple = (0, 0, 1)) -> Evidence
 
     `centres` are the clients' minimisers c_k.
     """
-    clients = scalars(centres)
+    clients = make_scalar_clients(centres)
     rows, bias = [], []
     for name in ("as written", "corrected"):
         if name == "as written":
@@ -278,9 +283,11 @@ def on_quadratics(scheme: Callable = clustered.by_size) -> pd.DataFrame:
     """Compare clustered sampling's exact errors with MD's, in each of 300 rounds, on four quadratic federations."""
     rows = []
     cases = {
-        "c = (0, 0, 1)": scalars((0, 0, 1)),
-        "c = (0, 1, 3, 5)": scalars((0, 1, 3, 5)),
-        "the same, a = (1, 2, 4, 8)/8": scalars((0, 1, 3, 5), np.array([1, 2, 4, 8]) / 8),
+        "c = (0, 0, 1)": make_scalar_clients((0, 0, 1)),
+        "c = (0, 1, 3, 5)": make_scalar_clients((0, 1, 3, 5)),
+        "the same, a = (1, 2, 4, 8)/8": make_scalar_clients(
+            (0, 1, 3, 5), np.array([1, 2, 4, 8]) / 8
+        ),
         "digits, 20 clients": digits(),
     }
     for name, clients in cases.items():

@@ -199,7 +199,8 @@ class Judgement:
 
 
 def deciding_part(parts: Iterable[Judgement]) -> Judgement:
-    """Return the part of a claim whose verdict is the combined one; of several, that with the lowest interval."""
+    """Return the judgement that decides a claim of several parts: of those that have the combined verdict, the one whose
+    interval begins lowest."""
     parts = list(parts)
     verdict = combine_verdicts(part.verdict for part in parts)
     return min((part for part in parts if part.verdict == verdict), key=lambda part: part.low)
@@ -355,7 +356,11 @@ def readings_table(settings: Iterable[Setting], better: str, worse: str) -> pd.D
 
 
 def judge_both(judge: Callable[..., Judgement], *methods: str) -> tuple[Judgement, str, str]:
-    """Judge methods as written and as coded.
+    """Judge methods as their paper writes them, and as their authors coded them.
+
+    Args:
+        judge: takes the names of methods, and judges their recorded runs.
+        methods: the names as written.
 
     Returns:
         The judgement as written; a sentence on the one as coded, and its verdict, both empty where its runs are
@@ -375,7 +380,7 @@ def decide_level(setting: Setting, method: str, metric: str = METRICS[0]) -> Dec
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
-        """Judge the level as written, and as coded where that is recorded."""
+        """Judge the level of the method as written; note that as coded, too, where such runs are recorded."""
         judgements = {}
 
         def judge(method: str) -> Judgement:
@@ -415,7 +420,7 @@ def decide_order(
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
-        """Judge the order as written, and as coded where that is recorded."""
+        """Judge the order of the methods as written; note that as coded, too, where such runs are recorded."""
 
         def judge(a: str, b: str) -> Judgement:
             """Judge whether method a is above method b."""
@@ -441,7 +446,7 @@ def decide_relative_gain(setting: Setting, better: str, worse: str) -> Decision:
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
-        """Judge the gain as written, and as coded where that is recorded."""
+        """Judge the gain for the methods as written; note it as coded, too, where such runs are recorded."""
 
         def judge_gains(a: str, b: str) -> tuple[Judgement, Judgement]:
             """Judge the mean relative gain of a over b, and that of a single pair of runs."""
@@ -485,7 +490,7 @@ def decide_everywhere(
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
-        """Judge every comparison and combine the verdicts."""
+        """Judge the method against every rival in every setting, and combine the verdicts."""
         rows, verdicts, missing_note = [], [], ""
         for setting, rival in itertools.product(settings, rivals):
             row = (str(setting), rival)

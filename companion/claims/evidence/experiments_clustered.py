@@ -253,20 +253,24 @@ def ten_clients(claim: Claim) -> Evidence:
 )
 @verdict_if_missing
 def finds_the_groups(claim: Claim) -> Evidence:
-    """Judge whether Algorithm 2 misses digits in early rounds and then finds the ten groups (9.5 digits a round)."""
+    """Judge whether cohorts of Algorithm 2 have fewer than 9.5 digits on average in early rounds, and more in the last.
+
+    Every client has examples of one digit: with ten digits in a cohort, one client of each of the ten groups is in it.
+    """
     cohorts = recorded_cohorts().query("method == 'clustered-similarity'")
     rounds = cohorts["round"]
     early, late = rounds <= 10, rounds > rounds.max() - 20
     first, last = (cohorts[at].groupby("seed")["digits"].mean() for at in (early, late))
-    begin, end = judge_higher(9.5 - first, "digits"), judge_higher(last - 9.5, "digits")
-    verdict = statistics.combine_verdicts((begin.verdict, end.verdict))
+    misses, finds = judge_higher(9.5 - first, "digits"), judge_higher(last - 9.5, "digits")
+    verdict = statistics.combine_verdicts((misses.verdict, finds.verdict))
     rows = [
         ("rounds 1 to 10", *statistics.mean_interval(first)),
         ("the last 20", *statistics.mean_interval(last)),
     ]
-    return replace(end.shift(9.5), verdict=verdict).evidence(
+    # Shown are the digits of the end, not by how many they are above 9.5.
+    return replace(finds.shift(9.5), verdict=verdict).evidence(
         f"Digits a round in the last 20 of {rounds.max()} rounds; {first.mean():.2f} in the first ten."
-        f"{(begin.why or end.why) if verdict == 'undecided' else ''}",
+        f"{(misses.why or finds.why) if verdict == 'undecided' else ''}",
         pd.DataFrame(rows, columns=["rounds", "digits a round", "low", "high"]).round(2),
     )
 

@@ -84,17 +84,17 @@ def decide_faster(setting: Setting, better: str, worse: str) -> Decision:
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
-        """Judge the order as written, and as coded where that is recorded."""
+        """Judge the rounds that the methods as written need; note those as coded, too, where such runs are recorded."""
 
         def judge(a: str, b: str) -> Judgement:
-            """Judge how many rounds earlier method a reaches the accuracy than method b."""
+            """Judge how many rounds earlier than method b method a reaches 50 %."""
             return judge_higher(rounds_earlier(setting.runs(a, b), a, b), "rounds")
 
         as_written, sentence, coded = judge_both(judge, better, worse)
         table = first_rounds(setting.runs(better, worse), better, worse)
         return as_written.evidence(
-            f"Rounds that {better} reaches 50 % earlier than {worse} (accuracy under the clients' "
-            f"shares; not reached counts as the last round and one), {as_written.seeds} paired runs."
+            f"Rounds that {better} reaches 50 % earlier than {worse} (accuracy under the clients' class "
+            f"shares; a run that never does is counted as if it did one round after its last), {as_written.seeds} paired runs."
             f"{as_written.why}{sentence}",
             table.reset_index(),
             coded,

@@ -160,17 +160,22 @@ def decide_by_printed_numbers(fedstas: float, gain: float) -> Decision:
 
     def decide(claim: Claim) -> Evidence:
         """Compare the printed accuracy with DP with that of FedSTS, which follows from the printed gain."""
-        private, baseline = first_number(claim.printed), fedstas / (1 + gain / 100)
+        with_dp, fedsts = first_number(claim.printed), fedstas / (1 + gain / 100)
         table = pd.DataFrame(
             {
-                "method": ["FedSTaS, printed", "its gain, printed", "FedSTS, from both", "with DP"],
-                "%": [fedstas, gain, round(baseline, 2), private],
+                "number": [
+                    "accuracy of FedSTaS, printed",
+                    "its gain over FedSTS, printed",
+                    "accuracy of FedSTS, from both",
+                    "accuracy of DP + FedSTaS, printed",
+                ],
+                "%": [fedstas, gain, round(fedsts, 2), with_dp],
             }
         )
         return Evidence(
-            statistics.judge_exactly(private > baseline),
-            round(private - baseline, 2),
-            note=f"Points of DP + FedSTaS above FedSTS, which the printed gain puts at {baseline:.2f} %.",
+            statistics.judge_exactly(with_dp > fedsts),
+            round(with_dp - fedsts, 2),
+            note=f"Points of DP + FedSTaS above FedSTS, which the printed gain puts at {fedsts:.2f} %.",
             table=table,
         )
 

@@ -143,8 +143,13 @@ def slides_estimator(
 # Lemma 2 -----------------------------------------------------------------------------------------
 
 
-def limits() -> dict[str, float]:
-    """Return the limits of E(p~ - p)^2 for n* = n/10: with sizes 600 (clipped); with sizes 60, m times it (delta method)."""
+def compute_limits() -> dict[str, float]:
+    """Compute what `squared_error`, E(p~ - p)^2 for n* = n/10, tends to with more and more participants m.
+
+    Returns:
+        clipped: its limit for sizes 600, which are clipped, so that it does not vanish.
+        unclipped times m: for sizes 60 it vanishes like 1/m; this is the limit of m times it, by the delta method.
+    """
     variance = privacy.estimate_variance([60], size_cap=CAP, alpha=float(ALPHA))
     return {
         "clipped": float(SAMPLING_RATIO * (Fraction(SIZE, CAP - 1) - 1)) ** 2,
@@ -173,7 +178,7 @@ def participants_with_zero_estimate(largest: int = 100) -> list[int]:
 
 def lemma2_table(counts=(10, 100, 1000)) -> pd.DataFrame:
     """Tabulate the mean squared error of the rate, guarded as in `squared_error`, over m: sizes and requests of three readings."""
-    rows, limit = [], limits()
+    rows, limit = [], compute_limits()
     for name, size, request, relative in (
         ("sizes 60 (below M), n* = n/10", 60, lambda m: 6.0 * m, False),
         ("sizes 600 (clipped), n* = n/10", SIZE, lambda m: 60.0 * m, False),
@@ -242,7 +247,7 @@ def lemma2(
         sizes: below the cap, and above it.
         alpha: of the case without a guard.
     """
-    (small, size), limit, large = sizes, limits(), 5_000
+    (small, size), limit, large = sizes, compute_limits(), 5_000
     bound = 3 * limit["unclipped times m"] / float(SAMPLING_RATIO) ** 2  # of m times the error
     # n* as a function of n: a share that vanishes, one that does not converge, and nearly all examples.
     requests = (math.sqrt, lambda n: n / (2 + n % 7), lambda n: n - 1)
@@ -315,7 +320,7 @@ def asymptotic_unbiasedness(claim: Claim, *, sizes: tuple[int, int] = (60, SIZE)
 def slides_lemma1(claim: Claim, *, below: Callable = operator.lt) -> Evidence:
     """Check the slides' lim E(p - p^)^2 < lim Var(r)/(|C| alpha^2) = 0; `below` may be another relation than <."""
     one = privacy.estimate_variance([60], size_cap=CAP, alpha=float(ALPHA))  # Var(r) / alpha^2
-    rows, limit = [], limits()["unclipped times m"]
+    rows, limit = [], compute_limits()["unclipped times m"]
     for m in (10, 100, 1000):
         error = squared_error(60, m, 6.0 * m)
         rows.append(
