@@ -26,7 +26,8 @@ CLAIMS = {  # by the names of their evidence
 
 
 def draw_costs(epsilon: float, relaxed: dict[int, float], attack: list, busiest: float) -> Figure:
-    """Draw what fresh reports cost: the total epsilon above, the chance that the size is read off below.
+    """Draw what fresh reports of its size cost a client, over their number: above the total epsilon, below the chance that the
+    most frequent report is the true size.
 
     Args:
         epsilon: of one report.
@@ -98,7 +99,8 @@ def tabulate_setting(
 
 
 def tabulate_costs(attack: list, relaxed: dict[int, float], epsilon: float) -> pd.DataFrame:
-    """Return the exact costs by the number of fresh reports; arguments as of `draw_costs`."""
+    """Tabulate what fresh reports of its size cost a client, by their number: total epsilon, and the chance that the most
+    frequent report is the true size; arguments as of `draw_costs`."""
     rows = [
         (
             j,

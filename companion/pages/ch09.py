@@ -436,7 +436,7 @@ def format_tuned_gains(gains: pd.DataFrame) -> dict[str, str | int]:
 
 
 def check_tuned_gains(gains: pd.DataFrame) -> dict[str, bool]:
-    """Check what the chapter says of `compute_tuned_gains`, sentence by sentence."""
+    """Check each sentence of the chapter on the gains of `compute_tuned_gains`; a lead is sure if its interval is above 0."""
 
     def signs(setting: str, rival: str, arm: str = LEAST_VARIANCE) -> tuple[int, ...]:
         """Return, for both budgets, 1 if the interval is above 0, -1 if it is below, and 0 if it holds 0."""
@@ -447,13 +447,21 @@ def check_tuned_gains(gains: pd.DataFrame) -> dict[str, bool]:
     above_similar = [signs(setting, similar) for setting in (*unlike, "mnist-equal")]
     coarse = signs("cifar100-coarse", "md", similar), signs("cifar100-coarse", "md")
     return {
+        # where sizes differ, least variance is surely ahead of MD at the smaller budget
         "early": all(signs(setting, "md")[0] == 1 for setting in unlike),
+        # at the larger one only on Fashion-MNIST
         "late": [signs(setting, "md")[1] for setting in unlike] == [0, 1],
+        # with equal sizes it is open at the smaller budget
         "equal": signs("mnist-equal", "md")[0] == 0,
+        # where sizes differ, it is surely ahead of corrected k-means strata at both budgets
         "corrected": all(signs(setting, "fedstas-unbiased") == (1, 1) for setting in unlike),
+        # of clustered sampling by similarity, only on Fashion-MNIST at the larger budget
         "similar": above_similar == [(0, 0), (0, 1), (0, 0)],
+        # where clients are more alike, no lead over MD is sure
         "alike": signs("mnist-0.1", "md") == (0, 0),
+        # with 1,000 clients it is surely behind MD at both budgets
         "many": signs("mnist-1000", "md") == (-1, -1),
+        # on colour images at the larger budget, clustered sampling is surely ahead of MD and least variance is not
         "colour": (coarse[0][1], coarse[1][1]) == (1, 0),
     }
 

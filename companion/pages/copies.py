@@ -219,7 +219,7 @@ def solutions_last(parts: list[myst.Part], plain: CopiedMarkdown, asserted: list
 def copy(chapter: str):
     """Make the copy of a chapter, as a notebook."""
     stem, repository = parameters.find(chapter), address()
-    nb = chapters.notebook(stem)
+    nb = chapters.read_notebook(stem)
     source = "\n".join(cell.source for cell in nb.cells)
     parts = myst.parts(nb.cells)
     cells = solutions_last(parts, reader(parts), asserted_words(nb.cells))

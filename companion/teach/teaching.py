@@ -159,7 +159,7 @@ def glued_outputs(page: Path) -> dict[str, dict]:
 
 def _finish(nb, chapter: str, version: str):
     """Return the notebook in plain Markdown, with first cells that install the package and show figures inline."""
-    source = chapters.notebook(chapter)
+    source = chapters.read_notebook(chapter)
     plain, asserted = copies.reader(myst.parts(source.cells)), copies.asserted_words(source.cells)
     cells = []
     for cell in nb.cells:
