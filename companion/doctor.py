@@ -130,7 +130,7 @@ def data() -> list[Line]:
         path = folder / (text.NEWSGROUPS if name == "newsgroups" else f"{name}.npz")
         if name == "topics":
             lines.append(Line(OK, name, "documents drawn here, from known word distributions"))
-        elif path.is_file():
+        elif _is_file(path):
             lines.append(Line(OK, name, f"{path}, {path.stat().st_size / 1e6:.0f} MB"))
         else:
             absent.append(name)
@@ -142,6 +142,13 @@ def data() -> list[Line]:
         message += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups)"
         lines.append(Line(MISSING, "the others", message))
     return lines
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a file can be found; False where its folder cannot be looked into."""
+    with contextlib.suppress(OSError):
+        return path.is_file()
+    return False
 
 
 def has_gpu_driver() -> bool:

@@ -1,6 +1,8 @@
 """Checks of arrays that callers give, and rescaling to what floats can square and sum."""
 
 import math
+import re
+from numbers import Real
 
 import numpy as np
 
@@ -43,13 +45,78 @@ def as_int_array(name: str, values, low: int = 0, high: int = MAX_COUNT, *, ndim
 
 
 def as_array(name: str, values) -> np.ndarray:
-    """Return the values as an array of their own type, or raise an `InputError` where their rows differ in length."""
+    """Return the values as an array of their own type; tensors may be on any device and require gradients.
+
+    Raises:
+        InputError: their rows differ in length, they are no array at all, or some are masked.
+    """
+    if hasattr(values, "detach"):  # a tensor of torch, which is not imported here
+        values = values.detach().cpu()
+        values = values.float() if "bfloat16" in str(values.dtype) else values
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except ValueError:
         raise InputError(
             f"{name} are {format_value(values)}: their rows must have one length"
         ) from None
+    if array.ndim == 0 and array.dtype == object:  # a sparse matrix, a generator, a dict, None
+        raise InputError(f"{name} are a {type(values).__name__}: give them as an array")
+    mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else np.zeros(0)
+    if mask.any():
+        row = np.flatnonzero(mask.reshape(len(mask), -1).any(1))[0]
+        raise InputError(
+            f"{name} have a masked value in row {row}: fill it in, or leave the row out"
+        )
+    return array
+
+
+# What int64 holds; "01" and full-width digits are words.
+PLAIN_DECIMAL = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+def as_names(name: str, values) -> np.ndarray:
+    """Return what users name clients or classes by, [n]: int64 if all are whole numbers >= 0, else words.
+
+    Words that are all plain decimals become int64, so that 9 comes before 10. Whole numbers of more than eighteen digits
+    are words. Arrays, lists and columns of pandas are taken.
+
+    Raises:
+        InputError: a name is missing, empty, negative, not whole, or of another type than the others.
+    """
+    array = as_array(name, values)
+    if array.ndim != 1:
+        raise InputError(f"{name} have shape {array.shape}: they must be names [n], one an example")
+    if array.dtype.kind in "iu" and (array >= 0).all() and (array <= np.iinfo(np.int64).max).all():
+        return array.astype(np.int64)
+    if array.dtype.kind in "SU" and hasattr(values, "dtype"):  # each word is looked at once
+        array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+        different, index = np.unique(array, return_inverse=True)
+        if len(different) < len(array) and all(word.strip() for word in different):
+            return as_names(name, different)[index]
+    # Of a list the values themselves: an array of numbers and words would be one of words.
+    names = array.tolist() if hasattr(values, "dtype") else list(values)
+    names = [each.decode() if isinstance(each, bytes) else each for each in names]
+    advice = "use words, or whole numbers from 0 on"
+    numbers = [_as_whole(each) for each in names]
+    for row, (each, number) in enumerate(zip(names, numbers, strict=True)):
+        is_word = isinstance(each, str) and each.strip()
+        if not (is_word or number is not None):
+            raise InputError(f"{name} have {format_value(each)} in row {row}: {advice}")
+        if isinstance(each, str) != isinstance(names[0], str):
+            pair = f"{format_value(names[0])} in row 0 and {format_value(each)} in row {row}"
+            raise InputError(f"{name} have {pair}: name all by words, or all by numbers")
+    words = [
+        each.strip() if isinstance(each, str) else str(n)
+        for each, n in zip(names, numbers, strict=True)
+    ]
+    plain = all(PLAIN_DECIMAL.fullmatch(word) for word in words)
+    return np.array([int(word) for word in words], dtype=np.int64) if plain else np.array(words)
+
+
+def _as_whole(value) -> int | None:
+    """Return a number as an int, if it is whole and at least 0; else None."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return int(value) if is_number and value >= 0 and value == value // 1 else None
 
 
 def check_same_shape(names: str, *arrays) -> None:

@@ -188,9 +188,10 @@ def draw_cohort(design: ClientDesign, view: View, m: int, rng: np.random.Generat
         try:
             cohort = design.draw(view, m, rng)
         except AttributeError as error:
-            if not hasattr(error.obj, "state_of"):  # not of the view
+            if error.obj is not view and not hasattr(error.obj, "state_of"):
                 raise
-            names = [k for k in (*View.__annotations__, *vars(View)) if k[0] != "_"]
+            names = [k for k in (*View.__annotations__, *vars(View)) if k in dir(error.obj)]
+            names = [k for k in names if k[0] != "_"]
             message = f"a design's view has no {error.name}: it has {', '.join(names)}"
             raise InputError(message).with_traceback(error.__traceback__) from None
         if not isinstance(cohort, Cohort):

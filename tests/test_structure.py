@@ -43,7 +43,7 @@ TOUCH_FILES = {
         "sim.tasks",
         "sim.frozen_features",
         "sim.initial_model",
-        "sim.user_data",
+        "sim.user_images",
         "sim.csv_files",
         "sim.partition",
         "sim.run_file",

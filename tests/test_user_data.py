@@ -83,23 +83,23 @@ def test_from_arrays_scales_images_of_bytes_and_takes_documents_of_tokens():
     [
         ((X, Y[:-1]), r"y has shape \(19,\): it must be one for each of 20"),
         ((X, Y[:, None]), r"y has shape \(20, 1\)"),
-        ((X, Y / 2), "train_y is an array of float64: it must be one of whole numbers from 0"),
-        ((X, Y - 1), r"train_y has the label -1 in row 0: it must be of 0\.\.0"),
-        ((X, Y * 2), r"no example of class 1: accuracy by class needs one of each of 0\.\.2"),
+        ((X, Y / 2), "y is an array of float64: it must be one of whole numbers from 0"),
+        ((X, Y - 1), "y has -1 in row 0: number classes from 0 on"),
+        ((X, Y * 2), r"no example of class 1: number the classes .* in place of 0\.\.2"),
         ((X, Y, X, Y * 0), r"no example of class 1: .* of 0\.\.1"),
-        ((X.astype(str), Y), "train_x is an array of <U32: it must be one of numbers"),
+        ((X.astype(str), Y), "x is an array of <U32: it must be one of numbers"),
         ((X, Y, X), "a test set is test_x and test_y: give both, or neither"),
         ((X, Y, None, Y), "a test set is test_x and test_y: give both, or neither"),
         ((X, 0 * Y), "all examples are of one class: there must be at least two"),
-        ((X, Y + 10**12), r"no example of class 0: .* of 0\.\.1000000000001 .* every 5th"),
+        ((X, Y + 10**12), r"no example of class 0: .* of 1000000000000\.\.1000000000001"),
         ((X[:, :0], Y), r"train_x has shape \(16, 0\), .* none empty"),
-        ((X * 1e300, Y), "train_x has a value that is not finite in row 0"),
+        ((X * 1e300, Y), r"x has 1e\+300 in row 0: numbers must be finite and at most 3.4e38"),
         ((X, Y, X[:, :1], Y), r"an example of test_x is .* \(1,\), one of train_x \(2,\)"),
         ((X[:, 0], Y), r"train_x has shape \(16,\)"),
         ((X[:0], Y[:0], X, Y), r"train_x has shape \(0, 2\)"),
-        ((np.where(X == 6, np.nan, X), Y), "train_x has a value that is not finite in row 3"),
-        ((X, Y, np.where(X == 6, np.inf, X), Y), "test_x has a value .* in row 3"),
-        ((X, Y, None, None, [-1] * 20), "users is -1 in row 0: name users by words"),
+        ((np.where(X == 6, np.nan, X), Y), "x has nan in row 3: numbers must be finite"),
+        ((X, Y, np.where(X == 6, np.inf, X), Y), "test_x has inf in row 3"),
+        ((X, Y, None, None, [-1] * 20), "users have -1 in row 0: use words, or"),
     ],
 )
 def test_arrays_that_make_no_task_are_refused_in_one_sentence(arguments, message):
@@ -170,7 +170,7 @@ def test_a_table_with_two_columns_of_a_name_is_refused(examples_folder):
 
 @pytest.mark.parametrize("user", [None, float("nan")])
 def test_an_example_without_a_user_is_refused(user):
-    with pytest.raises(InputError, match=f"users is {user} in row 3: name users by"):
+    with pytest.raises(InputError, match=f"users have {user} in row 3: use words"):
         user_data.from_arrays(X, Y, users=[1, 2, 1, user] + [1] * 16)
 
 
@@ -211,7 +211,7 @@ def test_from_folder_makes_a_task_of_images_by_class(examples_folder):
     with pytest.raises(InputError, match="away is no folder of images by class"):
         user_data.from_folder("away")
     (examples_folder / "one" / "cat" / "00.png").write_text("no picture")
-    with pytest.raises(InputError, match="one is no folder of images by class"):
+    with pytest.raises(InputError, match=r"cat/00\.png cannot be read as an image"):
         user_data.from_folder("one")
 
 
@@ -258,7 +258,7 @@ TASK = "my_task.py"
         (
             ["def task():", "    x = np.eye(20)", "    return user_data.from_arrays(x, x[0] - 1)"],
             TASK,
-            "my_task.py line 8: train_y is an array of float64",
+            "my_task.py line 8: y is an array of float64",
         ),
         (
             [
@@ -300,8 +300,14 @@ def test_a_file_without_a_valid_task_is_refused_in_one_sentence_with_its_line(
             "makes numbers that are not finite",
         ),
         ("return nn.Linear(task.inputs, 2)", "line 7: AttributeError: 'Task' object has no"),
-        ("return nn.Sequential(nn.Linear(30, 2), nn.Dropout())", "draws at random"),
-        ("return nn.Sequential(nn.BatchNorm1d(30), nn.Linear(30, 2))", "mixes the examples"),
+        (
+            "return nn.Sequential(nn.Linear(30, 2), nn.Dropout())",
+            r"draws at random in its layer 1 \(Dropout\)",
+        ),
+        (
+            "return nn.Sequential(nn.BatchNorm1d(30), nn.Linear(30, 2))",
+            "mixes the examples .* in its layer 0",
+        ),
     ],
 )
 def test_a_network_that_does_not_fit_is_refused_in_one_sentence_with_its_line(
@@ -333,9 +339,9 @@ def test_a_subclass_of_the_perceptron_is_trained_by_autograd(examples_folder):
     ("content", "message"),
     [
         (np.zeros(9, dtype=int), "names the clients of 9 examples, and there are 456 training ex"),
-        (np.zeros(456), r"holds float64 \(456,\): it must be whole numbers or words"),
-        (np.zeros((456, 1), dtype=int), r"holds int64 \(456, 1\)"),
-        (np.arange(456) % 20 - 1, "c.npy names a client -1: number from 0 on, or use words"),
+        (np.full(456, 0.5), r"names in c.npy have 0.5 in row 0: use words, or whole numbers"),
+        (np.zeros((456, 1), dtype=int), r"names in c.npy have shape \(456, 1\)"),
+        (np.arange(456) % 20 - 1, "names in c.npy have -1 in row 0: use words, or"),
         (b"nothing", "c.npy is not an array of numbers or words"),
         ("archive", "c.npy is not an array of numbers or words"),
     ],

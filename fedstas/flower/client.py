@@ -21,7 +21,7 @@ from fedstas.errors import InputError, check_int
 from fedstas.flower.messages import make_content, pack, read_array, read_settings, short_repr
 from fedstas.level_strata import ascending_levels
 from fedstas.methods import Method
-from fedstas.sim import engine
+from fedstas.sim import engine, models
 from fedstas.sim.server import batch_mean_weights
 from fedstas.sim.simulation import draw_batches, train_cohort
 from fedstas.sketch import signed_sums
@@ -75,6 +75,10 @@ class Local:
         reproducible: draw reports from `seed`, as the simulation does. They hide nothing from those who know the seed.
         privacy: the terms of its reports. With it the node sends its size in reports only, whatever the method;
             without it the node sends no reports.
+
+    Raises:
+        InputError: the examples do not fit the network, or it cannot be trained here (batch norm, dropout, frozen
+            layers); the server's log has the sentence, which does not tell how many examples there are.
     """
 
     client: int
@@ -86,6 +90,10 @@ class Local:
     secret: int | None = None
     reproducible: bool = False
     privacy: Privacy | None = None
+
+    def __post_init__(self):
+        if defect := models.find_data_defect(self.module, self.x, self.y):
+            raise InputError(f"client {self.client}: {defect}")
 
     @property
     def pool(self) -> engine.Pool:

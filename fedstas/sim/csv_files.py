@@ -1,47 +1,57 @@
-"""Tables in CSV files of the user's: rows with their line numbers, and columns of numbers or words."""
+"""Tables in CSV files of the user's: rows with their line numbers."""
 
+import codecs
 import csv
-from collections.abc import Sequence
+import re
 from pathlib import Path
-
-import numpy as np
 
 from fedstas.errors import InputError
 
+NUMBER = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+)  # not 1_000, as Python allows
+MISSING = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "?"}
 
-def read_rows(path, *required: str) -> list[tuple[int, dict]]:
+
+def read_rows(
+    path, *required: str, sep: str = ",", encoding: str = "utf-8"
+) -> list[tuple[int, dict]]:
     """Read a table with a header as (line number, row by column) pairs.
 
     Raises:
         InputError: where the file is no such table, a `required` column is missing, or a value in it is empty.
     """
+    if not (isinstance(sep, str) and len(sep) == 1):
+        raise InputError(f"sep is {sep!r}: it must be one character, such as ',' or ';'")
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            table = csv.DictReader(file)
+        encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+    except (LookupError, TypeError):
+        raise InputError(f"encoding is {encoding!r}: no text is encoded so") from None
+    try:
+        with Path(path).open(newline="", encoding=encoding) as file:
+            table = csv.DictReader(file, delimiter=sep)
             rows = [(table.line_num, row) for row in table]
             header = table.fieldnames or ()
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeError as error:
+        advice = "name its encoding, such as latin-1 or utf-16"
+        raise InputError(f"{path} is not encoded in {encoding}: {advice} ({error})") from error
+    except (OSError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a table: {error}") from error
     if not rows:
         raise InputError(f"{path} has no rows under its header")
     if repeated := [name for k, name in enumerate(header) if name in header[:k]]:
-        raise InputError(f"{path} has the column {repeated[0]} twice: give each a name of its own")
+        name = repeated[0] or "without a name"
+        raise InputError(f"{path} has the column {name} twice: give each a name of its own")
     if long := [line for line, row in rows if None in row]:  # where csv puts surplus values
         reason = f"more values than the {len(header)} columns: put one with a comma in quotes"
         raise InputError(f"{path} line {long[0]} has {reason}")
     for name in required:
         if name not in rows[0][1]:
-            raise InputError(f"{path} has no column {name}: it has {', '.join(rows[0][1])}")
+            names = ", ".join(rows[0][1])
+            other = next((each for each in ";\t|," if each in names and len(header) == 1), None)
+            hint = f" (is sep {other!r}?)" if other else ""
+            raise InputError(f"{path} has no column {name}: it has {names}{hint}")
         for line, row in rows:
             if not (row[name] or "").strip():
                 raise InputError(f"{path} line {line}: column {name} is empty")
     return rows
-
-
-def to_names(words: Sequence[str]) -> np.ndarray:
-    """Convert the words of a column to int64 if all of them are whole numbers, so that 9 comes before 10."""
-    names = np.array([word.strip() for word in words])
-    try:
-        return names.astype(np.int64)
-    except ValueError:
-        return names

@@ -216,6 +216,16 @@ def find_defect(module: nn.Module, x: Tensor, classes: int) -> str:
             return f"has a parameter {name} of {p.dtype}: it must be torch.float32"
         if not p.requires_grad:
             return f"has a frozen parameter {name}, and all are trained here: make it a buffer"
+    for name, layer in module.named_modules():
+        place = f"in its layer {name or type(layer).__name__}"
+        mixes = isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        if mixes and (layer.training or layer.running_mean is None):
+            return f"mixes the examples of a batch {place} ({type(layer).__name__}): use GroupNorm or LayerNorm"
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p:
+            return (
+                f"draws at random {place} ({type(layer).__name__}), so that a run could not be made again: leave it "
+                "out, or set its p to 0"
+            )
     module.to(x.device)
     logits, again, fewer = module(x), module(x), module(x[:2])
     shape = (len(x), classes)
@@ -225,7 +235,35 @@ def find_defect(module: nn.Module, x: Tensor, classes: int) -> str:
     if not torch.isfinite(logits).all():
         return "makes numbers that are not finite"
     if not torch.equal(logits, again):
-        return "draws at random in its forward pass (dropout?): a run could not be made again"
+        return "draws at random in its forward pass: a run could not be made again"
     if not torch.allclose(logits[:2], fewer, rtol=1e-3, atol=1e-4):
-        return "mixes the examples of a batch (batch normalisation?): use GroupNorm or LayerNorm"
+        return "mixes the examples of a batch: use GroupNorm or LayerNorm"
+    return ""
+
+
+def find_data_defect(module: nn.Module, x: Tensor, y: Tensor) -> str:
+    """Return why a client's examples x [n, ...] with labels y [n] cannot be trained on by a network, as a sentence; ""
+    if they can. No examples at all are allowed; no sentence tells how many there are."""
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        return f"x and y are {type(x).__name__} and {type(y).__name__}: they must be tensors"
+    if x.dtype not in (torch.float32, torch.int64) or y.dtype != torch.int64 or y.ndim != 1:
+        return f"x is {x.dtype}, y {y.dtype}: x must be float32 (documents: int64), y int64 [n]"
+    if len(x) != len(y):
+        return "x and y differ in length: there must be one label for each example"
+    if not len(y):
+        return ""
+    if not torch.isfinite(x).all():
+        return "x has a number that is not finite"
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        try:
+            classes = module.to(x.device)(x[:2]).shape[-1]
+        except (RuntimeError, IndexError, ValueError) as error:
+            return f"the network does not take the examples: {' '.join(str(error).split())}"
+        # Always 32 examples, so that no message tells how many there are.
+        if defect := find_defect(module, x[torch.arange(32) % len(x)], classes):
+            return f"the network {defect}"
+    if y.min() < 0 or y.max() >= classes:
+        return (
+            f"a label is not in 0..{classes - 1}, the classes of the network: number them from 0 on"
+        )
     return ""

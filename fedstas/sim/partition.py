@@ -6,15 +6,16 @@ Each partition is a function from labels to a `Federation`, named as the functio
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from fedstas import user_code
-from fedstas.arrays import as_int_array, check_same_shape
+from fedstas.arrays import as_array, as_int_array, as_names
 from fedstas.errors import InputError, check_choice, check_float, check_int
-from fedstas.sim.csv_files import read_rows, to_names
+from fedstas.sim.csv_files import read_rows
 from fedstas.streams import LARGEST_SEED, stream
 
 
@@ -41,22 +42,57 @@ class Federation:
 
 
 def federation(labels, shards, **recipe) -> Federation:
-    """Make a federation from the shards, the indices of each client's examples, and all examples' labels int [n].
+    """Make a federation from the shards of its clients and the labels of all examples, int [n].
 
     `recipe` records the partition's name and arguments, from which `from_recipe` makes the federation again.
+
+    Args:
+        labels: int [n], from 0 on.
+        shards: for each client the indices of its examples, or a mask, bool [n]; or such by the client's name, as
+            {client: indices}, where clients are numbered in the order of their names.
+
+    Raises:
+        InputError: an index is not a whole number of 0..n - 1, or a mask has not n entries.
     """
     labels = _check_labels(labels)
-    shards = tuple(np.asarray(s, dtype=np.int64) for s in shards)
-    counts = [np.bincount(labels[s], minlength=labels.max() + 1) for s in shards]
+    if isinstance(shards, Mapping):
+        order = np.argsort(as_names("the clients", list(shards)), kind="stable")
+        shards = [list(shards.values())[k] for k in order]
+    shards = tuple(_as_indices(k, shard, len(labels)) for k, shard in enumerate(shards))
+    if not shards:
+        raise InputError("the federation has no clients: give the indices of at least one")
     sizes = np.array([len(s) for s in shards], dtype=np.int64)
-    return Federation(shards, sizes, np.stack(counts), recipe)
+    classes = labels.max() + 1
+    cells = np.repeat(np.arange(len(shards)) * classes, sizes) + labels[np.concatenate(shards)]
+    counts = np.bincount(cells, minlength=len(shards) * classes).reshape(-1, classes)
+    return Federation(shards, sizes, counts, recipe)
+
+
+def _as_indices(k: int, shard, n: int) -> np.ndarray:
+    """Return the shard of client k, indices or a mask, as indices int64; `InputError` unless all are in 0..n - 1."""
+    shard = as_array(f"the examples of client {k}", shard)
+    if shard.dtype == bool:
+        if shard.shape != (n,):
+            raise InputError(
+                f"the mask of client {k} has shape {shard.shape}: it must have an entry for each of the {n} examples"
+            )
+        return np.flatnonzero(shard)
+    if not shard.size:
+        return np.zeros(0, dtype=np.int64)
+    return as_int_array(f"the examples of client {k}", shard, high=n - 1)
+
+
+def _shards_by_name(names: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the different names, ascending, and the indices of the examples of each; `names` [n]."""
+    different, counts = np.unique(names, return_counts=True)
+    return different, np.split(np.argsort(names, kind="stable"), np.cumsum(counts)[:-1])
 
 
 def _check_labels(labels) -> np.ndarray:
     """Return labels as int64 [n], or raise an `InputError`."""
-    labels = labels.cpu() if hasattr(labels, "cpu") else labels
-    labels = labels if hasattr(labels, "dtype") else as_int_array("labels", labels)
-    labels = np.asarray(labels)
+    labels = (
+        as_array("labels", labels) if hasattr(labels, "dtype") else as_int_array("labels", labels)
+    )
     if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "iu" or labels.min() < 0:
         raise InputError("labels must be whole numbers >= 0, at least one")
     return labels.astype(np.int64)
@@ -167,20 +203,26 @@ def lognormal(labels, clients: int, sigma: float, seed: int) -> Federation:
 
 
 def natural(labels, users, clients: int, seed: int) -> Federation:
-    """Draw `clients` users at random, each of whom becomes a client; `users` int [n] is the user of each example."""
+    """Draw `clients` users at random, each of whom becomes a client; `users` [n] names the user of each example, by
+    numbers or words."""
     labels, seed = _check_labels(labels), _check_seed(seed)
     if users is None:
         raise InputError(
             "partition natural needs data that name the user of each example: topics, newsgroups, or your own "
             "data with client= or users="
         )
-    check_same_shape("labels and users", labels, users)
-    user_ids = np.unique(users)
+    users = as_names("users", users)
+    if len(users) != len(labels):
+        raise InputError(
+            f"users are {len(users)}: there must be one for each of {len(labels)} labels"
+        )
+    user_ids, shards = _shards_by_name(users)
     clients = check_int(
         "the number of clients, each a user of the data,", clients, 1, len(user_ids)
     )
-    chosen = np.sort(stream(seed, "partition").choice(user_ids, clients, replace=False))
-    shards = [np.flatnonzero(users == user) for user in chosen]
+    rng = stream(seed, "partition")
+    chosen = np.sort(rng.choice(len(user_ids), clients, replace=False))
+    shards = [shards[k] for k in chosen]
     return federation(labels, shards, name="natural", clients=clients, seed=seed)
 
 
@@ -205,30 +247,25 @@ def load_partition(
     if not path.is_file():
         raise InputError(f"there is no file {path}: name a partition, FILE.npy or FILE.csv:COLUMN")
     if table:
-        names = to_names([row[column] for _, row in read_rows(path, column)])
+        names = as_names(str(path), [row[column] for _, row in read_rows(path, column)])
     else:
         try:
             with path.open("rb") as file:
                 names = np.lib.format.read_array(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{path} is not an array of numbers or words: {error}") from error
-    if names.ndim != 1 or names.dtype.kind not in "iuU":
-        kind = f"{names.dtype} {names.shape}"
-        raise InputError(f"{path} holds {kind}: it must be whole numbers or words, one an example")
-    if names.dtype.kind == "i" and names.min(initial=0) < 0:
-        raise InputError(f"{path} names a client {names.min()}: number from 0 on, or use words")
+        names = as_names(f"the names in {path}", names)
     if len(names) != len(labels):
         raise InputError(
             f"{path} names the clients of {len(names)} examples, and there are {len(labels)} training "
             "examples: name the client of each, in their order (if the table is the data, too: from_csv with "
             "client=, and partition natural)"
         )
-    client_names, client_of = np.unique(names, return_inverse=True)
+    client_names, shards = _shards_by_name(names)
     if clients not in (None, len(client_names)):
         raise InputError(f"clients is {clients}: {path} names {len(client_names)} clients")
     if sizes:
         raise InputError(f"sizes are of use only with dirichlet_fixed_size, not {path}")
-    shards = [np.flatnonzero(client_of == k) for k in range(len(client_names))]
     name = f"{path.name}:{column}" if table else path.name
     return federation(labels, shards, name=name, sha256=user_code.sha256(spec))
 
@@ -298,7 +335,7 @@ def make(
     check_choice("partition", name, [*_PARTITIONS, "FILE.npy", "FILE.csv:COLUMN"])
     if clients is None:
         by_user = name == "natural" and users is not None
-        clients = min(100, len(np.unique(users))) if by_user else 100
+        clients = min(100, len(np.unique(as_names("users", users)))) if by_user else 100
     clients = _check_clients(clients, labels)
     equal = len(labels) // clients if size is None else check_int("size", size, 1)
     client_sizes = _check_sizes(sizes, name, clients, len(labels)) if sizes else [equal] * clients

@@ -402,8 +402,8 @@ def _digits_arrays() -> dict[str, np.ndarray]:
 def _image_arrays(name: str, root: Path) -> dict[str, np.ndarray]:
     """Read or download the arrays of a data set of images, and verify them."""
     path, folder = root / f"{name}.npz", root / BATCHES
-    fresh, source = not path.exists(), path
-    if name == "cifar10" and folder.is_dir():
+    fresh, source = not is_there(path), path
+    if name == "cifar10" and is_there(folder):
         arrays, source = _read_cifar10(folder), folder
     elif fresh:
         arrays, source = _download(name, root), root / TORCHVISION[name]
@@ -429,7 +429,7 @@ def _feature_arrays(name: str, root: Path) -> dict[str, np.ndarray]:
     """Read or compute the arrays of a task of frozen features, and verify them."""
     source, labels = frozen_features.TASKS[name]
     path = root / f"{source}-features.npz"
-    if path.exists():
+    if is_there(path):
         arrays = _read_npz(path, (*KEYS, "sha256"))
         sha = str(arrays.pop("sha256"))
         wrong = _wrong_features(source, arrays)
@@ -477,6 +477,16 @@ def _combine(digests: dict[str, str]) -> str:
     return hashlib.sha256("".join(digests.values()).encode()).hexdigest()
 
 
+def is_there(path: Path) -> bool:
+    """Return whether there is such a file or folder; `DataError` if its folder cannot be looked into."""
+    try:
+        return path.exists()
+    except OSError as error:  # no permission
+        raise DataError(
+            f"{path} cannot be looked for ({error.strerror}): allow it, or set FEDSTAS_DATA to another folder"
+        ) from error
+
+
 def _mismatch(name: str, key: str, array: np.ndarray) -> str:
     """Say how an array's type, shape or range differs from that of the official data; "" if it does not."""
     train, test, image, classes = SHAPES[name]
@@ -499,6 +509,10 @@ def _read_npz(path: Path, keys: tuple[str, ...] = KEYS) -> dict[str, np.ndarray]
             raw.seek(0)
             with np.load(raw, allow_pickle=False) as file:
                 return {k: file[k] for k in keys}
+    except PermissionError as error:
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}): allow it, or set FEDSTAS_DATA to another folder"
+        ) from error
     except (
         Exception
     ) as error:  # of many types, from numpy, zipfile and zlib; the remedy is the same

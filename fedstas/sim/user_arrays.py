@@ -1,0 +1,165 @@
+"""Tasks from arrays, tensors or lists of the user's."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+import torch
+
+from fedstas.arrays import as_array, as_names
+from fedstas.errors import InputError, format_value
+from fedstas.sim.tasks import KEYS, TEST_EVERY, Task, check_tensors, tensors_digest
+
+FLOAT32_STEPS = 256  # a column whose values span fewer steps of float32 is refused
+
+
+def from_arrays(
+    x, y, test_x=None, test_y=None, *, users=None, documents: bool = False, network: str = ""
+) -> Task:
+    """Make a task of training and test examples, in arrays, tensors, lists or columns of pandas.
+
+    Args:
+        x: examples [n, ...]; bytes are scaled to [0, 1], other numbers are taken as they are, as float32.
+        y: labels int [n], from 0 on, without gaps.
+        test_x: test examples, as x; without any, every fifth example of each class is one.
+        test_y: their labels.
+        users: the user of each training example [n], whole numbers from 0 on or words, for partition `natural`.
+        documents: whether x are tokens [n, length], with 0 for padding.
+        network: as in `tasks.load`.
+
+    Raises:
+        InputError: a value is missing or not finite, float32 cannot tell the values of a column apart, the data do
+            not fit together, or `tasks.check_tensors` refuses them.
+    """
+    if (test_x is None) != (test_y is None):
+        raise InputError("a test set is test_x and test_y: give both, or neither")
+    arrays = {"x": _as_examples("x", x, documents), "y": _as_labels("y", y)}
+    if test_x is not None:
+        arrays |= {
+            "test_x": _as_examples("test_x", test_x, documents),
+            "test_y": _as_labels("test_y", test_y),
+        }
+    if users is not None:
+        arrays["users"] = as_names("users", users)
+    for name in [name for name in arrays if not name.endswith("x")]:
+        examples = arrays["test_x" if name.startswith("test") else "x"]
+        if arrays[name].shape != (len(examples),):
+            shape = f"{name} has shape {arrays[name].shape}"
+            raise InputError(f"{shape}: it must be one for each of {len(examples)} examples")
+    _check_classes(arrays)
+    x, y, users = arrays["x"], arrays["y"], arrays.get("users")
+    if test_x is None:
+        is_test = every_fifth(y)
+        x, y, test_x, test_y = x[~is_test], y[~is_test], x[is_test], y[is_test]
+        users = None if users is None else users[~is_test]
+    else:
+        test_x, test_y = arrays["test_x"], arrays["test_y"]
+    tensors = {
+        key: torch.from_numpy(np.ascontiguousarray(array))
+        for key, array in zip(KEYS, (x, y, test_x, test_y), strict=True)
+    }
+    if users is not None:
+        users = np.unique(users, return_inverse=True)[1].astype(np.int64)
+    classes = 1 + max(int(tensors[k].max()) if len(tensors[k]) else 0 for k in KEYS[1::2])
+    check_tensors(**tensors, classes=classes, users=users)
+    digest = tensors_digest(tensors, users)
+    return Task("arrays", **tensors, classes=classes, digest=digest, network=network, users=users)
+
+
+def _as_numbers(name: str, values) -> np.ndarray:
+    """Return the values as an array of numbers; `InputError` that names the row of one that is no number."""
+    array = as_array(name, values)
+    if array.dtype == object:  # of pandas, or of mixed types
+        for row, each in enumerate(array):
+            for value in np.ravel(np.asarray(each, dtype=object)):
+                if not isinstance(value, Real):
+                    advice = "each must be a number: fill in what is missing, or leave the row out"
+                    raise InputError(f"{name} has {format_value(value)} in row {row}: {advice}")
+        array = np.array(array.tolist())
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} is an array of {array.dtype}: it must be one of numbers")
+    return array
+
+
+def _as_labels(name: str, values) -> np.ndarray:
+    """Return labels as int64 [n]; `InputError` unless they are whole numbers from 0 on."""
+    array = _as_numbers(name, values)
+    if array.dtype.kind not in "iu":
+        kind = "whole numbers from 0 on, which name classes (a measured number names none)"
+        raise InputError(f"{name} is an array of {array.dtype}: it must be one of {kind}")
+    if (array < 0).any():
+        row = np.argwhere(array < 0)[0][0]
+        raise InputError(f"{name} has {array[row]} in row {row}: number classes from 0 on")
+    return array.astype(np.int64)
+
+
+def _as_examples(name: str, values, documents: bool) -> np.ndarray:
+    """Return examples as float32, or documents as int64, [n, ...]; bytes are scaled to [0, 1]."""
+    array = _as_numbers(name, values)
+    if not array.ndim:
+        raise InputError(f"{name} is {format_value(values)}: it must be an array [n, ...]")
+    if documents:
+        if not np.array_equal(array, array.astype(np.int64)):
+            row = np.argwhere(array != array.astype(np.int64))[0][0]
+            raise InputError(f"{name} has a token in row {row} that is not whole")
+        return array.astype(np.int64)
+    with np.errstate(over="ignore"):
+        converted = array.astype(np.float32)
+    finite = np.isfinite(converted)
+    if not finite.all():
+        place = tuple(np.argwhere(~finite)[0])
+        allowed = "numbers must be finite and at most 3.4e38, what float32 holds"
+        raise InputError(f"{name} has {array[place]} in row {place[0]}: {allowed}")
+    _check_resolution(name, array, converted)
+    return converted / np.float32(255) if array.dtype == np.uint8 else converted
+
+
+def _check_resolution(name: str, array: np.ndarray, converted: np.ndarray) -> None:
+    """Raise an `InputError` where float32 merges the values of a column, as it does with times in seconds since 1970.
+
+    A column may differ by rounding errors alone (a billionth of its values), or by steps that float32 holds exactly.
+    """
+    if array.dtype.itemsize < 4 or array.dtype == np.float32 or not array.size:
+        return
+    columns, rounded = array.reshape(len(array), -1), converted.reshape(len(array), -1)
+    low, high = columns.min(0).astype(float), columns.max(0).astype(float)
+    largest = np.maximum(abs(low), abs(high))
+    with np.errstate(over="ignore"):
+        width, step = high - low, np.spacing(largest.astype(np.float32)).astype(float)
+    merged = (width > 1e-9 * largest) & (width < FLOAT32_STEPS * step)
+    for column in np.flatnonzero(merged):
+        if (columns[:, column] != rounded[:, column]).any():
+            raise InputError(
+                f"{name} goes from {low[column]:.15g} to {high[column]:.15g} in column {column}, and float32 merges its "
+                "values: subtract the smallest, or scale the column"
+            )
+
+
+def _check_classes(arrays: dict[str, np.ndarray]) -> None:
+    """Raise an `InputError` if a class has no example at all, or none for the test set that is to be split off."""
+    different = np.unique(np.concatenate([arrays["y"], arrays.get("test_y", arrays["y"])]))
+    gaps = np.flatnonzero(different != np.arange(len(different)))
+    if len(gaps):
+        largest = different[-1]
+        raise InputError(
+            f"there is no example of class {gaps[0]}: number the classes from 0 on without gaps, in place of "
+            f"{different[0]}..{largest}"
+        )
+    counts = np.bincount(arrays["y"])
+    if "test_y" not in arrays and len(counts) and counts.min() < TEST_EVERY:
+        many = len(counts) > len(arrays["y"]) / TEST_EVERY
+        hint = "; if they measure something, they name no classes" if many else ""
+        raise InputError(
+            f"y names {len(counts)} classes, and of class {counts.argmin()} there are {counts.min()} examples: "
+            f"without a test set every {TEST_EVERY}th example of a class is one, so give {TEST_EVERY} of each, or "
+            f"test_x and test_y{hint}"
+        )
+
+
+def every_fifth(labels: np.ndarray) -> np.ndarray:
+    """Return which examples [n] are test examples where no test set is given: every fifth of each class."""
+    rank = np.zeros(len(labels), dtype=int)  # of an example within its class
+    for label in np.unique(labels):
+        rank[labels == label] = np.arange((labels == label).sum())
+    return rank % TEST_EVERY == TEST_EVERY - 1
