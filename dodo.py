@@ -259,7 +259,7 @@ class Report(ConsoleReporter):
     @staticmethod
     def bar(name):
         try:
-            done, total = map(int, (PROGRESS / name).read_text().split("/"))
+            done, total = map(int, (PROGRESS / name).read_text(encoding="utf-8").split("/"))
         except (OSError, ValueError):
             return "..."
         filled = round(10 * done / total)

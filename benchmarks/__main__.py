@@ -63,7 +63,9 @@ def main() -> None:
                 results += frameworks.framework(
                     other, OTHERS[name], options.bench_python, options.quick
                 )
-            options.json.write_text(json.dumps([r | stamp for r in results], indent=1) + "\n")
+            options.json.write_text(
+                json.dumps([r | stamp for r in results], indent=1) + "\n", encoding="utf-8"
+            )
     for r in results:
         if r["low"] is not None:
             spread = f"{r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f})"

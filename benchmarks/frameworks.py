@@ -71,7 +71,7 @@ def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
         )
         if not (where / "seconds.json").exists():
             raise RuntimeError(f"{name} did not finish its rounds:\n{process.stderr[-3000:]}")
-        taken = json.loads((where / "seconds.json").read_text())
+        taken = json.loads((where / "seconds.json").read_text(encoding="utf-8"))
     what = f"{p.what}, cohort {m}, {steps} steps of {batch}; the first round left out"
     what += f"; threads of a client: {cpus[0]}" if cpus else ""
     ours, theirs = taken["ours"][1:], taken["theirs"][1:]

@@ -173,7 +173,7 @@ def main() -> int:
     }
     for check in run_checks(options.device, options.quick):
         report["checks"].append(check)
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         print(
             "ok  " if check["good"] else "BAD ",
             {k: v for k, v in check.items() if k != "good"},

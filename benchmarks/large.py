@@ -35,13 +35,13 @@ def bound(clients: int, d: int) -> int:
 
 def resident(key: str) -> int:
     """Bytes of this process in memory: now (VmRSS), or at most since `forget_peak` (VmHWM). Linux only."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return 1024 * int(next(line for line in lines if line.startswith(key)).split()[1])
 
 
 def forget_peak() -> int:
     """The bytes in memory now, from which the peak is counted."""
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     return resident("VmRSS")
 
 

@@ -30,7 +30,7 @@ from companion.pages.warm import THREADS
 def machine_cpu_seconds() -> float | None:
     """Return the busy seconds of all processors since the machine started, or None (not Linux)."""
     try:
-        numbers = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+        numbers = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]
     except OSError:
         return None
     user, nice, system, _, _, *interrupts = map(int, numbers)
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help="as 04e; all by default")
     parser.add_argument("--json", type=Path, required=True, help="file to write, and to go on from")
     options = parser.parse_args()
-    recorded = json.loads(options.json.read_text()) if options.json.exists() else {}
+    recorded = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
     copies.make()
     for stem in map(parameters.find, options.chapters or parameters.names()):
         notebook = copies.folder() / f"{stem}.ipynb"
@@ -97,7 +97,9 @@ def main() -> None:
             recorded[stem] = (
                 time_notebook(notebook) | what | {"date": f"{datetime.now(UTC):%Y-%m-%d}"}
             )
-            options.json.write_text(json.dumps(dict(sorted(recorded.items())), indent=1) + "\n")
+            options.json.write_text(
+                json.dumps(dict(sorted(recorded.items())), indent=1) + "\n", encoding="utf-8"
+            )
         print(format_times(stem, recorded[stem]), flush=True)
     slowest = max(recorded, key=lambda stem: recorded[stem]["seconds"])
     print(f"the longest of {len(recorded)}: {format_times(slowest, recorded[slowest])}")

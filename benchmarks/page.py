@@ -248,18 +248,20 @@ def gpu_section(report: dict) -> str:
 
 def text(folder: Path) -> str:
     """Make the README."""
-    recorded = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    recorded = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
+    ]
     newest = sorted(filter(None, recorded), key=lambda results: results[0]["date"], reverse=True)
     gpu, devices, more = folder.parent / "gpu.json", NO_GPU, []
     if gpu.exists():
         devices = "The sections are of the CPU, but the last."
-        more = [gpu_section(json.loads(gpu.read_text()))]
+        more = [gpu_section(json.loads(gpu.read_text(encoding="utf-8")))]
     return "\n".join([INTRO.replace("{gpu}", devices), *map(section, newest), *more])
 
 
 def paragraph(folder: Path) -> str:
     """Make the book's page, with the newest figures."""
-    recorded = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    recorded = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
     newest = max(filter(None, recorded), key=lambda results: results[0]["date"])
 
     def ratio(name: str, against: str) -> float:
@@ -283,5 +285,5 @@ The tables for two machines, and what they leave open, are in the repository, in
 
 
 if __name__ == "__main__":
-    (HERE / "README.md").write_text(text(HERE / "results"))
-    PARAGRAPH.write_text(paragraph(HERE / "results"))
+    (HERE / "README.md").write_text(text(HERE / "results"), encoding="utf-8")
+    PARAGRAPH.write_text(paragraph(HERE / "results"), encoding="utf-8")

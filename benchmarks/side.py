@@ -51,4 +51,4 @@ class Clock:
     def write(self, folder: str, version: str) -> None:
         """Write the seconds for the parent process."""
         taken = {"ours": self.ours, "theirs": self.theirs, "version": version}
-        (Path(folder) / "seconds.json").write_text(json.dumps(taken))
+        (Path(folder) / "seconds.json").write_text(json.dumps(taken), encoding="utf-8")

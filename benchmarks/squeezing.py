@@ -73,4 +73,4 @@ def rerun_without(quick: bool, instructions: list[str]) -> list[dict]:
             stdout=subprocess.DEVNULL,
             env=os.environ | {OFF: " ".join(instructions)},
         )
-        return json.loads(file.read_text())
+        return json.loads(file.read_text(encoding="utf-8"))

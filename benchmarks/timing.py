@@ -21,7 +21,11 @@ def machine() -> str:
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        models = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        models = [
+            line
+            for line in info.read_text(encoding="utf-8").splitlines()
+            if line.startswith("model name")
+        ]
         name = models[0].partition(":")[2].strip() if models else name
     return f"{name} ({platform.machine()}), {platform.system()}"
 

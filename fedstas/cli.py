@@ -132,19 +132,27 @@ def run(
         ),
     ] = "seed",
     device: DEVICE = "auto",
-    threads: Annotated[int, _option("threads of the arithmetic")] = 1,
+    threads: Annotated[
+        int,
+        _option(
+            "threads of the arithmetic; beside other jobs on the same cores 1 is often fastest"
+        ),
+    ] = 1,
     out: Annotated[Path | None, _option("write the history here, as parquet")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace the finished run of other settings in --out")
+    ] = False,
 ) -> None:
     """Train one federation and print its last rounds; with --out the same call continues an interrupted run."""
-    options = {k: str(v) for k, v in locals().items() if k not in ("rounds", "out")}
+    options = {k: str(v) for k, v in locals().items() if k not in ("rounds", "out", "force")}
     settings = {key for name in methods.names() for key in methods.parameters(name)}
     overrides = {k: v for k, v in locals().items() if k in settings and v is not None}
     from fedstas.sim import run_file, simulation, tasks
 
     parsed = methods.parse(method, **overrides)
-    _check_folder(out)
     if out is not None and (out.suffix != ".parquet" or out.is_dir()):
         raise InputError(f"--out {out}: the history is one file of parquet, so name it *.parquet")
+    _check_writable(out)
     torch_device = tasks.find_device(device)
     make_partition = _partition_maker(partition, concentration, sigma)
     data = tasks.load(task, network=network)
@@ -159,14 +167,16 @@ def run(
     arguments |= {"average": _float_or_word(average), "drop": drop, "remedy": remedy}
     arguments["initial_model"] = initial_model
     checkpoint, failure = out and out.with_name(f".{out.name}.checkpoint"), None
-    if checkpoint:
+    if checkpoint and out:
         # The contents of these files enter the checkpoint's key, since they may change between two calls.
         files = ("task", "network", "partition", "method")
         options["of"] = data.digest + "".join(
             user_code.sha256(options[k].partition(" ")[0]) for k in files
         )
+        if out.exists() and not force:
+            _check_record(out, options, rounds)
         arguments["resume"] = run_file.load_history(checkpoint, options, parsed)
-        arguments["checkpoint"] = functools.partial(run_file.save_history, checkpoint, options)
+        arguments["checkpoint"] = _checkpoint_saver(checkpoint, options)
     try:
         history = simulation.run(data, federation, parsed, progress=True, **arguments)
     except Diverged as error:
@@ -177,6 +187,9 @@ def run(
         raise Interrupted(advice + ("" if out else " without --out")) from None
     frame = history.frame
     if checkpoint and out:
+        frame.attrs = {
+            "fedstas": {"settings": options, "rounds": rounds}
+        }  # as `_check_record` reads it
         _write_parquet(frame, out)
         checkpoint.unlink(missing_ok=True)
     if len(frame):
@@ -214,10 +227,59 @@ def _float_or_word(text: str | None) -> float | str | None:
         return text
 
 
-def _check_folder(out: Path | None) -> None:
-    """Raise an `InputError` if the folder of a file does not exist."""
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"--out {out}: the folder {out.parent} does not exist")
+def _check_writable(out: Path | None) -> None:
+    """Raise an `InputError` if a file cannot be written, before hours are spent on what it is to hold."""
+    if out is None:
+        return
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        if out.is_dir():
+            raise InputError(f"--out {out} is a folder: name a file")
+        if not out.parent.is_dir():
+            raise InputError(f"--out {out}: the folder {out.parent} does not exist")
+        partial.touch()
+        partial.unlink()
+    except OSError as error:
+        raise InputError(f"--out {out} cannot be written: {error.strerror}") from error
+
+
+def _check_record(out: Path, options: dict[str, str], rounds: int) -> None:
+    """Raise an `InputError` if a file holds anything but a run of these settings with at most so many rounds."""
+    import pandas as pd
+
+    advice = "name another file, or replace it with --force"
+    try:
+        recorded = pd.read_parquet(out, columns=[]).attrs["fedstas"]
+        settings, done = dict(recorded["settings"]), int(recorded["rounds"])
+    except Exception as error:  # pandas and pyarrow raise many kinds
+        raise InputError(
+            f"--out {out} is there, and no record of a run says of which settings: {advice}"
+        ) from error
+    changed = [key for key in {**settings, **options} if settings.get(key) != options.get(key)]
+    changed = [key for key in changed if key != "of"] or changed
+    if changed:
+        key = changed[0]
+        pair = f"{settings.get(key, 'none')!r}, not {options.get(key, 'none')!r}"
+        what = "the data or files" if key == "of" else f"{key} {pair}"
+        raise InputError(f"--out {out} holds a finished run with other settings ({what}): {advice}")
+    if done > rounds:
+        raise InputError(f"--out {out} holds this run with {done} rounds, not {rounds}: {advice}")
+
+
+def _checkpoint_saver(file: Path, options: dict[str, str]):
+    """Return the function that saves a run in progress; it says once if that cannot be done."""
+    from fedstas.sim import run_file
+
+    failures: list[str] = []
+
+    def save(history) -> None:
+        """Save the run in progress."""
+        reason = run_file.save_history(file, options, history)
+        if reason and not failures:
+            failures.append(reason)
+            typer.echo(f"fedstas: if interrupted, this run starts over: {reason}", err=True)
+
+    return save
 
 
 def _write_parquet(frame, out: Path) -> None:
@@ -265,7 +327,7 @@ def variance(
 
     compared = {name.strip(): methods.parse(name) for name in designs.split(",")}
     trained = methods.parse(method)
-    _check_folder(out)
+    _check_writable(out)
     make_partition = _partition_maker(partition, concentration, sigma)
     data = tasks.load(task, network=network).to(tasks.find_device(device))
     arguments: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}

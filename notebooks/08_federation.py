@@ -113,7 +113,7 @@ plots.set_page_style()
 
 # %%
 # ten rounds of each method
-measurements = json.loads(Path("examples/flower/bytes.json").read_text())
+measurements = json.loads(Path("examples/flower/bytes.json").read_text(encoding="utf-8"))
 # models and gradients are sent as objects; the rest is Flower's overhead
 PURPOSE = {
     "push-object": "models, gradients",

@@ -214,7 +214,7 @@ expect("the run is made again, bit for bit", again.tolist() == before.tolist())
 
 # %%
 Path("runs/their_network.py").write_text(
-    "from torch import nn\n\ndef network(task):\n    return nn.Linear(5, 2)\n"
+    "from torch import nn\n\ndef network(task):\n    return nn.Linear(5, 2)\n", encoding="utf-8"
 )
 for attempt in (
     lambda: tasks.load(s.task, network="runs/their_network.py"),

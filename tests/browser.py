@@ -58,7 +58,7 @@ def build() -> Path:
     """Build the site as `make book` does (only what changed), one process at a time."""
     lock = ROOT / ".cache" / "site.lock"
     lock.parent.mkdir(exist_ok=True)
-    with lock.open("w") as file:
+    with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # two test files, in two workers, need the site
         doit = Path(sys.executable).with_name("doit")
         done = subprocess.run([doit], cwd=ROOT, capture_output=True, text=True)

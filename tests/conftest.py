@@ -65,7 +65,7 @@ def false_alarm() -> float:
 @pytest.fixture(scope="session")
 def cases() -> dict:
     """Reference cases: exact answers, computed independently of this package."""
-    return json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+    return json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from fedstas import allocation
 from fedstas.errors import InputError
 
-CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())["neyman"]["cases"]
+CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))[
+    "neyman"
+]["cases"]
 IDS = [f"N={c['N']} S={c['S']} m={c['m']}".replace(" ", "") for c in CASES]
 
 

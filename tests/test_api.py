@@ -21,7 +21,12 @@ PAGE = api.Page(FULL | BRIEF)
 
 def named_modules() -> list[str]:
     """Return the modules in the order that the page gives."""
-    block = (ROOT / "book" / "api.md").read_text().split("```{api}\n")[1].partition("```")[0]
+    block = (
+        (ROOT / "book" / "api.md")
+        .read_text(encoding="utf-8")
+        .split("```{api}\n")[1]
+        .partition("```")[0]
+    )
     return block.replace(",", " ").split()
 
 
@@ -59,7 +64,7 @@ def test_all_modules_are_on_the_page_and_those_that_it_names_exist():
     assert set(FULL) == stems - {"__init__", "cli"}
     assert set(named_modules()) <= set(FULL)
     assert len(BRIEF) >= 10
-    pages = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text())["parts"][-1]
+    pages = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))["parts"][-1]
     files = [entry["file"] for entry in pages["chapters"]]
     assert pages["caption"] == "Back" and files.index("api") == files.index("glossary") - 1
 

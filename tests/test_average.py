@@ -260,7 +260,9 @@ def test_a_table_without_averages_has_no_columns_of_averages(recorded, tmp_path)
 
 def test_an_edited_average_is_refused(recorded, tmp_path):
     records.unpack(recorded / "trial", tmp_path)
-    sidecar = next(s for s in records.sidecars(tmp_path) if '"average"' in s.read_text())
+    sidecar = next(
+        s for s in records.sidecars(tmp_path) if '"average"' in s.read_text(encoding="utf-8")
+    )
     data = sidecar.with_suffix(".parquet")
     frame = pd.read_parquet(data)
     frame["macro_f1_average"] += 0.01

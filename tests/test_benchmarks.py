@@ -93,7 +93,7 @@ def test_the_page_states_machine_threads_date_and_whether_a_gpu_was_there():
         (folder.parent / "README.md", page_text),
         (page.PARAGRAPH, page.paragraph(folder)),
     ):
-        assert path.read_text() == text, "run python -m benchmarks.page"
+        assert path.read_text(encoding="utf-8") == text, "run python -m benchmarks.page"
     for word in ("Machine", "thread"):
         assert word in page_text
     assert ("no GPU figure was taken" in page_text) != (folder.parent / "gpu.json").exists()

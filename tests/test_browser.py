@@ -10,7 +10,9 @@ from browser import build, needs_browser, start
 
 pytestmark = [needs_browser, pytest.mark.slow]
 
-AUDIT = (Path(__file__).parent / "page.js").read_text() + "; globalThis.audit = audit; true"
+AUDIT = (Path(__file__).parent / "page.js").read_text(
+    encoding="utf-8"
+) + "; globalThis.audit = audit; true"
 # Widths in px; PAPER is A4 with the margins of book.css; on a TABLET a page has no margin for notes.
 PHONE, PAPER, TABLET = 375, 680, 1000
 LOCAL_SCHEMES = ("file", "data", "blob", "about")
@@ -140,7 +142,7 @@ def test_each_kind_of_fault_is_detected(chromium, tmp_path, kind):
     text = BROKEN
     for name, part in (parts | FAULTY_PARTS.get(kind, {})).items():
         text = text.replace(name, part)
-    (tmp_path / "page.html").write_text(text)
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
     with chromium.page() as page:
         faults = find_faults(page, (tmp_path / "page.html").as_uri())
     assert bool(faults.get(kind)) == (kind is not None), faults
@@ -150,7 +152,7 @@ def test_each_kind_of_fault_is_detected(chromium, tmp_path, kind):
 
 def test_waiting_survives_navigation_to_another_page(chromium, tmp_path):
     for name in "ab":
-        (tmp_path / f"{name}.html").write_text(f"<title>{name}</title>")
+        (tmp_path / f"{name}.html").write_text(f"<title>{name}</title>", encoding="utf-8")
     with chromium.page() as page:
         page.open((tmp_path / "a.html").as_uri())
         for turn in range(40):

@@ -54,8 +54,8 @@ def clone(tmp_path, monkeypatch):
     """Make a repository with one small chapter, and let the package work in it."""
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "params").mkdir()
-    (tmp_path / "notebooks" / "01_small.py").write_text(CHAPTER)
-    (tmp_path / "params" / "quick.yaml").write_text("01_small: {clients: 7}\n")
+    (tmp_path / "notebooks" / "01_small.py").write_text(CHAPTER, encoding="utf-8")
+    (tmp_path / "params" / "quick.yaml").write_text("01_small: {clients: 7}\n", encoding="utf-8")
     monkeypatch.setattr(parameters, "ROOT", tmp_path)
     return tmp_path
 
@@ -136,10 +136,12 @@ def test_values_take_the_declared_type():
 )
 def test_a_declaration_that_nothing_checks_is_refused(line, message, clone):
     source = clone / "notebooks" / "01_small.py"
-    source.write_text(CHAPTER.replace("clients: int = None  # number of clients", line))
+    source.write_text(
+        CHAPTER.replace("clients: int = None  # number of clients", line), encoding="utf-8"
+    )
     with pytest.raises(InputError, match=message):
         parameters.declared("01")
-    source.write_text(CHAPTER.replace(' tags=["parameters"]', ""))
+    source.write_text(CHAPTER.replace(' tags=["parameters"]', ""), encoding="utf-8")
     with pytest.raises(InputError, match=r"01_small\.py has no cell with the tag `parameters`"):
         parameters.declared("01")
 
@@ -164,8 +166,8 @@ def test_a_run_writes_the_page_with_its_provenance(clone):
         assert block["cpu"] > 0
     assert block["parameters"]["clients"] == 8
     assert block["command"] == "fedstas chapter 01 -p clients 8"
-    assert str(clone) not in page.read_text()
-    assert "papermill" not in json.loads(page.read_text())["metadata"]
+    assert str(clone) not in page.read_text(encoding="utf-8")
+    assert "papermill" not in json.loads(page.read_text(encoding="utf-8"))["metadata"]
 
 
 @pytest.mark.slow
@@ -207,12 +209,12 @@ def test_provenance_of_recorded_runs_is_written_unless_it_exists(tmp_path):
     file = tmp_path / "book" / "chapters" / "recorded.json"
     file.parent.mkdir(parents=True)
     preview.write_provenance(tmp_path)
-    by_sweep = json.loads(file.read_text())
+    by_sweep = json.loads(file.read_text(encoding="utf-8"))
     assert {"preprint", "imbalance", "partitions"} <= set(by_sweep)
     assert by_sweep["preprint"]["runs"] == "not recorded yet"  # there is no results/
-    file.write_text("{}")
+    file.write_text("{}", encoding="utf-8")
     preview.write_provenance(tmp_path)
-    assert file.read_text() == "{}"
+    assert file.read_text(encoding="utf-8") == "{}"
 
 
 def test_open_needs_an_executed_chapter_and_goes_with_no_other_output(clone, capsys):

@@ -16,6 +16,7 @@ import companion
 import fedstas
 from companion import commands
 from fedstas import biased, cli, engine, errors, methods, simulation
+from fedstas.sim import run_file
 
 SMALL = "run --task digits --clients 20 --clients-per-round 4 --concentration 0.1 --device cpu"
 
@@ -338,11 +339,57 @@ def test_out_that_is_a_folder_or_no_parquet_file_is_refused(capsys, tmp_path):
     for out in (tmp_path, tmp_path / "run.csv", "."):
         message = f"--out {out}", "name it *.parquet"
         assert_refused(f"{SMALL} --rounds 1 --out {out}", capsys, *message)
+
+
+def test_a_finished_run_is_replaced_by_the_same_run_alone_or_with_force(capsys, tmp_path):
+    out = tmp_path / "h.parquet"
+    line = f"{SMALL} --method md --rounds 2 --out {out}"
+    assert call(line, capsys)[0] == 0
+    content = out.read_bytes()
+    for option, message in (
+        (
+            "--method fedavg",
+            "finished run with other settings (method 'md', not 'fedavg'): name an",
+        ),
+        ("--seed 1", "(seed '0', not '1')"),
+        (
+            "--rounds 1",
+            "holds this run with 2 rounds, not 1: name another file, or replace it with",
+        ),
+    ):
+        assert_refused(f"{line} {option}", capsys, str(out), message)
+    assert out.read_bytes() == content
+    assert call(f"{line} --rounds 3", capsys)[0] == 0  # more of the same
+    assert call(f"{line} --method fedavg --force", capsys)[0] == 0
+    pd.DataFrame({"a": [1]}).to_parquet(out)
+    assert_refused(line, capsys, "no record of a run says of which settings")
+
+
+def test_outputs_are_tried_before_anything_is_computed(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(simulation, "run", lambda *_, **__: pytest.fail("it trained"))
+    folder = tmp_path / "table"
+    folder.mkdir()
+    assert_refused(f"variance --out {folder}", capsys, f"--out {folder} is a folder: name a file")
+    assert_refused(f"chapter 01 --output {folder}", capsys, f"{folder} is a folder: name a file")
+    assert_refused("chapter 01 --output /proc/a.ipynb", capsys, "could not be written")
+    for line in (f"{SMALL} --out /proc/h.parquet", "variance --out /proc/h.csv"):
+        assert_refused(line, capsys, "--out /proc/h", "cannot be written: ")
+
+
+def test_a_checkpoint_that_cannot_be_written_is_reported_once(capsys, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_file, "write", fail)
+    code, _, err = call(f"{SMALL} --method md --rounds 3 --out {tmp_path}/h.parquet", capsys)
+    (line,) = err
+    assert code == 0 and line.startswith("fedstas: if interrupted, this run starts over: ")
+    assert line.endswith("h.parquet.checkpoint could not be written (No space left on device)")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sweep_into_a_folder_that_cannot_be_created_is_refused(capsys, tmp_path):
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     assert_refused(f"sweep preprint --folder {tmp_path}/file", capsys, "file")
 
 
@@ -507,7 +554,7 @@ class Mine:
 def test_a_users_file_is_a_method_of_every_command(capsys, tmp_path, monkeypatch):
     """Its design is MD sampling; with scale 0.5 the weights are halved, and the estimate is biased by half."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(OWN_DESIGN)
+    (tmp_path / "mine.py").write_text(OWN_DESIGN, encoding="utf-8")
     code, out, err = call(
         [*SMALL.split(), "--method", "mine.py", "--rounds", "1", "--lr", "0.2"], capsys
     )
@@ -525,12 +572,16 @@ def test_a_users_file_is_a_method_of_every_command(capsys, tmp_path, monkeypatch
     code, out, err = call(half, capsys)
     assert (code, err) == (0, []) and re.search(r"^biased +unbiased +in a first round", out, re.M)
     assert call([*half, "--unbiased"], capsys)[0] == 1
-    (tmp_path / "mine.py").write_text(OWN_DESIGN.replace("self.scale *", "float('nan') *"))
+    (tmp_path / "mine.py").write_text(
+        OWN_DESIGN.replace("self.scale *", "float('nan') *"), encoding="utf-8"
+    )
     code, out, err = call("audit mine.py", capsys)
     assert (code, err) == (1, []) and re.search(
         r"^FAILS +draw +mine.py line 10: a weight of the cohort is not", out, re.M
     )
-    (tmp_path / "mine.py").write_text(OWN_DESIGN.replace("return Cohort(", "return list([1]) or ("))
+    (tmp_path / "mine.py").write_text(
+        OWN_DESIGN.replace("return Cohort(", "return list([1]) or ("), encoding="utf-8"
+    )
     message = "Mine.draw returned a list: it must return a Cohort(clients, weights)"
     assert_refused([*SMALL.split(), "--method", "mine.py", "--rounds", "1"], capsys, message)
 

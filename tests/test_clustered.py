@@ -14,7 +14,7 @@ from scipy.cluster import hierarchy
 from fedstas import clustered, methods
 from fedstas.errors import InputError
 
-CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 
 
 @st.composite

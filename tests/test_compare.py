@@ -35,7 +35,10 @@ def mine(recorded, tmp_path):
 
 def alter(sidecar, cohorts_from=None, chain=True, **columns):
     """Change a run as another machine might: the values of `columns`, and the cohorts from a round on."""
-    data, metadata = sidecar.with_suffix(".parquet"), json.loads(sidecar.read_text())
+    data, metadata = (
+        sidecar.with_suffix(".parquet"),
+        json.loads(sidecar.read_text(encoding="utf-8")),
+    )
     del metadata["note_sha256"], metadata["rows_sha256"]  # older runs have no such checksums
     frame = pd.read_parquet(data)
     for key, value in columns.items():
@@ -48,7 +51,7 @@ def alter(sidecar, cohorts_from=None, chain=True, **columns):
         metadata["cohorts_chain"] = chain_text[:equal] + "x" * (len(chain_text) - equal)
     if not chain:
         metadata.pop("cohorts_chain")
-    sidecar.write_text(json.dumps(metadata))
+    sidecar.write_text(json.dumps(metadata), encoding="utf-8")
 
 
 def run_compare(*arguments) -> int:
@@ -76,8 +79,8 @@ def test_packed_results_are_compared_with_single_files(recorded, mine):
 
 def test_json_files_that_describe_no_run_are_ignored(recorded, mine):
     for place in (mine, mine / "trial"):
-        (place / "package.json").write_text('{"name": "else"}')
-        (place / "notes.json").write_text("no JSON at all")
+        (place / "package.json").write_text('{"name": "else"}', encoding="utf-8")
+        (place / "notes.json").write_text("no JSON at all", encoding="utf-8")
     assert compare.compare(mine, recorded).agree and compare.compare(recorded, mine).agree
 
 
@@ -161,7 +164,7 @@ def test_the_chain_of_cohort_hashes_has_one_entry_a_round_and_ends_in_the_hash_o
     sidecars = list(recorded.rglob("*.json"))
     assert len(sidecars) == 4
     for sidecar in sidecars:
-        metadata = json.loads(sidecar.read_text())
+        metadata = json.loads(sidecar.read_text(encoding="utf-8"))
         assert len(metadata["cohorts_chain"]) == records.CHAIN_DIGITS * SETTINGS["rounds"]
         assert metadata["cohorts_chain"].endswith(
             metadata["cohorts_sha256"][: records.CHAIN_DIGITS]
@@ -174,7 +177,9 @@ def test_the_chain_of_cohort_hashes_has_one_entry_a_round_and_ends_in_the_hash_o
         (lambda folder: folder / "nothing", "does not exist: name a folder"),
         (lambda folder: folder, "no recorded runs below"),
         (
-            lambda folder: (folder / "x.parquet").write_text("x") and folder / "x.parquet",
+            lambda folder: (
+                (folder / "x.parquet").write_text("x", encoding="utf-8") and folder / "x.parquet"
+            ),
             "not a parquet file",
         ),
         (

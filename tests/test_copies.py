@@ -107,7 +107,9 @@ def test_solutions_are_last_and_every_exercise_links_to_its_own(stem):
 
 def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
-    (tmp_path / "_config.yml").write_text((ROOT / "_config.yml").read_text())
+    (tmp_path / "_config.yml").write_text(
+        (ROOT / "_config.yml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     chapter = """# %% [markdown]
 # # A title
 #
@@ -133,7 +135,7 @@ def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
 # %%
 1 + 1
 """
-    (tmp_path / "notebooks" / "01_small.py").write_text(chapter)
+    (tmp_path / "notebooks" / "01_small.py").write_text(chapter, encoding="utf-8")
     monkeypatch.setattr(parameters, "ROOT", tmp_path)
     (copy,) = copies.make()
     cells = nbformat.read(copy, as_version=4).cells
@@ -149,11 +151,11 @@ def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
         assert part in text
     assert not MYST_SYNTAX.search(text)
     before = copy.read_bytes()
-    (copy.parent / "02_gone.ipynb").write_text("{}")
+    (copy.parent / "02_gone.ipynb").write_text("{}", encoding="utf-8")
     copies.make()  # jupytext's ids of cells are random; the copy does not change
     assert copy.read_bytes() == before
     assert [path.name for path in copy.parent.iterdir()] == ["01_small.ipynb"]
-    (tmp_path / "notebooks" / "01_small.py").write_text("# %%\n1 + 1\n")
+    (tmp_path / "notebooks" / "01_small.py").write_text("# %%\n1 + 1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"01_small\.py must begin with a markdown cell"):
         copies.make()
 
@@ -299,7 +301,7 @@ def test_the_first_cell_installs_the_package_if_it_is_missing(
     if installed:
         assert calls == []
         return
-    config = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
     (clone, clone_options), (install, install_options) = calls
     folder = tmp_path / copies.CLONE
     command = ["git", "clone", "--quiet", "--depth", "1", "--branch"]
@@ -375,12 +377,14 @@ def test_launch_links_name_the_branch_to_which_the_workflow_pushes_the_copies(st
     monkeypatch.syspath_prepend(ROOT / "book" / "_ext")
     import fedstas_launch
 
-    config = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
     host, owner, name = re.fullmatch(r"https://([\w.]+)/([\w-]+)/([\w.-]+)", config["url"]).groups()
     assert host == "github.com"
     branch = fedstas_launch.NOTEBOOKS_BRANCH
     (workflow,) = (ROOT / ".github" / "workflows").iterdir()
-    assert f"git push --force origin HEAD:refs/heads/{branch}\n" in workflow.read_text()
+    assert f"git push --force origin HEAD:refs/heads/{branch}\n" in workflow.read_text(
+        encoding="utf-8"
+    )
     copy = (copies.folder() / f"{stem}.ipynb").relative_to(ROOT).as_posix()
     urls = fedstas_launch.service_urls(config["url"], stem)
     colab, binder = (urlsplit(url) for url in urls.values())

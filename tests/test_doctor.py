@@ -193,9 +193,9 @@ def test_costs_come_from_a_page_made_here_then_from_the_record_then_from_the_sca
     page = tmp_path / "book" / "chapters" / "02_stratification.ipynb"
     page.parent.mkdir(parents=True)
     block = '{"metadata": {"fedstas": {"profile": "quick", "given": %s, "seconds": 4.5}}}'
-    page.write_text(block % "{}")
+    page.write_text(block % "{}", encoding="utf-8")
     assert doctor.seconds("02_stratification", "quick", table) == 4.5
-    page.write_text(block % '{"strata": 5}')  # another computation
+    page.write_text(block % '{"strata": 5}', encoding="utf-8")  # another computation
     assert doctor.seconds("02_stratification", "quick", table) == 9
 
 

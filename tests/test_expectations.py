@@ -113,7 +113,7 @@ def clone(tmp_path, monkeypatch):
         ("params/quick.yaml", "01_small: {clients: 7}"),
     ):
         (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.setattr(parameters, "ROOT", tmp_path)
     return tmp_path
 
@@ -126,7 +126,9 @@ def test_a_failed_sentence_is_marked_in_a_readers_run_and_stops_the_build_at_the
     assert not any(cell.get("outputs") for cell in nb.cells)
     nb = nbformat.read(chapters.run("01", {"clients": 6}, progress=False), as_version=4)
     assert "not-here" not in str(nb.cells)
-    (clone / "notebooks/01_small.py").write_text(CHAPTER.replace("(clients or 7)", "8"))
+    (clone / "notebooks/01_small.py").write_text(
+        CHAPTER.replace("(clients or 7)", "8"), encoding="utf-8"
+    )
     page = clone / "book" / "chapters" / "01_small.ipynb"
     page.unlink()
     with pytest.raises(chapters.ChapterError) as failure:

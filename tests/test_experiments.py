@@ -311,8 +311,8 @@ def test_a_run_that_diverges_late_keeps_its_evaluations(tmp_path, monkeypatch):
     assert set(frame["rounds"]) == {3}
     assert tables.final_values(frame.assign(rounds=99), "test_accuracy").empty
     sidecar = records.sidecars(tmp_path)[0]
-    metadata = json.loads(sidecar.read_text())
-    sidecar.write_text(json.dumps(metadata | {"diverged": None}))
+    metadata = json.loads(sidecar.read_text(encoding="utf-8"))
+    sidecar.write_text(json.dumps(metadata | {"diverged": None}), encoding="utf-8")
     with pytest.raises(InputError, match="contradicts"):
         records.load(tmp_path)
 
@@ -523,7 +523,7 @@ def test_the_workers_of_a_killed_parent_end_too(tmp_path):
 def test_a_damaged_record_stops_the_sweep(quick_sweep, tmp_path, damage):
     assert sweep(tmp_path, methods=["md"], seeds=[0]) == []
     (sidecar,) = tmp_path.rglob("*.json")
-    text = sidecar.read_text()
+    text = sidecar.read_text(encoding="utf-8")
     edits = {
         "newer": text.replace('"format": 1', '"format": 2'),
         "contradicts": text.replace('"seed": 0', '"seed": 5'),
@@ -534,7 +534,7 @@ def test_a_damaged_record_stops_the_sweep(quick_sweep, tmp_path, damage):
         "edited": text.replace('"threads": 1', '"threads": 2'),
     }
     edits |= dict.fromkeys(("gone", "empty", "cut", "other"), text)
-    sidecar.write_text(edits[damage])
+    sidecar.write_text(edits[damage], encoding="utf-8")
     data = sidecar.with_suffix(".parquet")
     content = data.read_bytes()
     if damage == "gone":
@@ -554,7 +554,7 @@ def test_a_damaged_record_stops_the_sweep(quick_sweep, tmp_path, damage):
     }
     with pytest.raises(InputError, match=messages.get(damage, "is missing or damaged: delete")):
         sweep(tmp_path, methods=["md", "fedavg"], seeds=[0])
-    assert sidecar.read_text() == edits[damage]
+    assert sidecar.read_text(encoding="utf-8") == edits[damage]
     assert len(list(tmp_path.rglob("*.json"))) == 1
 
 

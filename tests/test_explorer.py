@@ -73,7 +73,7 @@ def browse(tmp_path, extension, data, chromium):
 
 def render_page(chromium, tmp_path, extension, data, drive, theme, width, scripts) -> str:
     """Return the HTML of a page of all instruments, in a theme and width, after its scripts and `drive` ran."""
-    style = (ROOT / "book" / "_static" / "book.css").read_text()
+    style = (ROOT / "book" / "_static" / "book.css").read_text(encoding="utf-8")
     colours = {"light": ("#fff", "#222832", "#c9c9c9"), "dark": ("#14181e", "#ced6dd", "#48566b")}
     ground, ink, border = colours[theme]
     parts = "".join(
@@ -87,7 +87,8 @@ def render_page(chromium, tmp_path, extension, data, drive, theme, width, script
         f":root {{--pst-color-text-base: {ink}; --pst-color-border: {border}}}"
         f"body {{background: {ground}; color: {ink}; margin: 0 12px; font-family: sans-serif}}"
         f'</style><body><div id="main" style="max-width: {width - 24}px">{parts}{script}</div>'
-        f"<script>{MOVE_AND_REPORT}{drive}</script></body></html>"
+        f"<script>{MOVE_AND_REPORT}{drive}</script></body></html>",
+        encoding="utf-8",
     )
     with chromium.page(width) as tab:
         tab.open(page.as_uri())
@@ -147,13 +148,13 @@ def test_equal_spreads_of_zero_have_no_printed_allocation():
 @pytest.mark.slow
 def test_the_page_files_are_the_data_and_a_figure_for_each_part(tmp_path, data):
     explorer.write_page_files(tmp_path)
-    assert json.loads((tmp_path / "explorer.json").read_text()) == data
+    assert json.loads((tmp_path / "explorer.json").read_text(encoding="utf-8")) == data
     for name in explorer.FIGURES:
         assert (tmp_path / f"explorer-{name}.png").stat().st_size > 5000
 
 
 def test_the_page_has_a_figure_before_each_instrument():
-    page = (ROOT / "book" / "explorer.md").read_text()
+    page = (ROOT / "book" / "explorer.md").read_text(encoding="utf-8")
     for name in explorer.FIGURES:
         figure = page.index(f":name: fig-explorer-{name}")
         assert f"chapters/explorer-{name}.png" in page
@@ -165,7 +166,7 @@ def test_scripts_and_styles_load_nothing(extension):
     names = {path.name for path in extension.SCRIPTS.iterdir()}
     assert names == {"core.js", "instruments.css", *(f"{part}.js" for part in extension.PARTS)}
     for name in names:
-        text = (extension.SCRIPTS / name).read_text()
+        text = (extension.SCRIPTS / name).read_text(encoding="utf-8")
         assert not re.search(r"https?://|fetch\(|XMLHttp|import\(|@import|url\(", text), name
 
 

@@ -83,5 +83,5 @@ def test_sentences_are_short():
 
 
 def test_the_readme_and_the_table_of_contents_link_to_the_page():
-    assert "- file: fedstas_in_150_lines" in (ROOT / "book/_toc.yml").read_text()
-    assert "FedSTaS in 150 lines" in (ROOT / "README.md").read_text()
+    assert "- file: fedstas_in_150_lines" in (ROOT / "book/_toc.yml").read_text(encoding="utf-8")
+    assert "FedSTaS in 150 lines" in (ROOT / "README.md").read_text(encoding="utf-8")

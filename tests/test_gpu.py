@@ -148,7 +148,7 @@ def test_the_benchmark_runs_on_the_cpu(monkeypatch, capsys, tmp_path):
     file = tmp_path / "gpu.json"
     monkeypatch.setattr(gpu, "METHODS", ("md", "fedstas"))
     assert run_benchmark(monkeypatch, "--device", "cpu", "--quick", "--json", str(file)) == 0
-    report = json.loads(file.read_text())
+    report = json.loads(file.read_text(encoding="utf-8"))
     assert [r["method"] for r in report["checks"]] == ["md", "fedstas"]
     for r in report["checks"]:
         assert (r["cohorts_differ_in"], r["accuracy_gap"], r["parameters_gap"]) == (None, 0, 0)
@@ -196,7 +196,7 @@ def test_the_page_shows_the_recorded_gpu_comparison(tmp_path):
         "seconds_cpu": 0.02,
     }
     report = {"device": "A GPU", "cpu": "a CPU", "torch": "2", "date": "today", "checks": [check]}
-    (tmp_path / "gpu.json").write_text(json.dumps(report))
+    (tmp_path / "gpu.json").write_text(json.dumps(report), encoding="utf-8")
     text = page.text(results)
     assert "no GPU figure was taken" not in text and "## A GPU" in text
     assert "| mnist | `md` | 20 | equal | -0.12 | 4.0 | 20.0 |" in text

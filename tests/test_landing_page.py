@@ -27,7 +27,9 @@ def sentences(recorded_settings):
 
 def test_checked_phrases_hold_and_stand_on_the_front_pages(sentences):
     assert all(holds for _, holds in sentences), sentences
-    texts = [" ".join((parameters.ROOT / page).read_text().split()) for page in PAGES]
+    texts = [
+        " ".join((parameters.ROOT / page).read_text(encoding="utf-8").split()) for page in PAGES
+    ]
     assert sentences
     for sentence, _ in sentences:
         assert any(sentence in text for text in texts), sentence
@@ -53,7 +55,7 @@ def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
     )
     assert start["words"] <= 350 and start["longest"] <= 35 and start["median"] < 18
     assert findings["longest"] <= 35 and findings["median"] < 18 and findings["words"] < 600
-    lines = (parameters.ROOT / PAGES[1]).read_text().splitlines()
+    lines = (parameters.ROOT / PAGES[1]).read_text(encoding="utf-8").splitlines()
     assert [line.split(". **")[0] for line in lines if line[:1].isdigit()] == list(
         map(str, range(1, 11))
     )

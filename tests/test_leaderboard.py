@@ -295,4 +295,4 @@ def test_the_command_leaderboard_writes_a_table(tmp_path, recorded):
     table = tmp_path / "table.md"
     with pytest.raises(SystemExit) as exit_info:
         cli.main(["leaderboard", str(recorded), "-o", str(table)])
-    assert exit_info.value.code == 0 and "my-design" in table.read_text()
+    assert exit_info.value.code == 0 and "my-design" in table.read_text(encoding="utf-8")

@@ -299,7 +299,7 @@ def test_the_ledger_is_written_for_the_book_or_not_at_all(register, tmp_path, mo
     fields = FIELDS | {"kind": "superiority", "printed": "54.67"}
     register(fields, decide=sentences.own_bars_mnist)
     runpy.run_path(ledger.__file__, run_name="__main__")
-    (written,) = json.loads(out.read_text())["claims"]
+    (written,) = json.loads(out.read_text(encoding="utf-8"))["claims"]
     assert written["verdict"] == "differs" and written["columns"] == ["method", "%"]
     out.unlink()
     bad = fields | {"id": "journal-lemma-9", "printed": "a number"}
@@ -526,7 +526,7 @@ def test_the_page_shows_core_claims_facts_and_verdicts_on_substitutes(monkeypatc
 def test_the_verdicts_on_runs_have_five_colours_and_holds_if_has_a_sixth():
     """A verdict on a theorem, `holds` or `fails`, may share the background of the like verdict on runs, `agrees` or
     `differs`; all others are distinct."""
-    style = (ROOT / "book" / "_static" / "book.css").read_text()
+    style = (ROOT / "book" / "_static" / "book.css").read_text(encoding="utf-8")
     background = {
         verdict: re.search(rf"\.verdict-{verdict}(?=[ ,])[^{{}}]*{{ --ground: (#\w+)", style)[1]
         for verdict in VERDICTS

@@ -47,10 +47,10 @@ def single_files(tmp_path_factory):
     diverging = sweeps.Run("digits", "dirichlet", 0.1, "md", 0, {"lr": 1e30}, **experiments.SMALL)
     assert "not finite" in perform(diverging, folder)
     sidecar = sorted((folder / "trial").glob("*fedstas-0*.json"))[0]
-    metadata = json.loads(sidecar.read_text())
+    metadata = json.loads(sidecar.read_text(encoding="utf-8"))
     for key in ("diverged", "cohorts_chain", "cohorts", "majority", "rows_sha256", "note_sha256"):
         del metadata[key]
-    sidecar.write_text(json.dumps(metadata, indent=1))
+    sidecar.write_text(json.dumps(metadata, indent=1), encoding="utf-8")
     return folder
 
 
@@ -334,7 +334,9 @@ def test_older_runs_without_a_checksum_of_values_are_covered_by_that_of_their_ro
     rewrite_table(runs, lambda _: table, sha256=records._hash_rows(older))
     assert len(records.read_runs(packed_copy)) == 6
     (sidecar, *_) = records.unpack(packed_copy / "trial", tmp_path / "single")
-    assert {"values_sha256", "rows_sha256", "note_sha256"} <= json.loads(sidecar.read_text()).keys()
+    assert {"values_sha256", "rows_sha256", "note_sha256"} <= json.loads(
+        sidecar.read_text(encoding="utf-8")
+    ).keys()
     pd.testing.assert_frame_equal(records.load(tmp_path / "single"), records.load(packed_copy))
     rewrite_table(
         rows, lambda t: t.set_column(2, "train_loss", pa.array(t["train_loss"].to_numpy() + 1))
@@ -367,14 +369,17 @@ def test_a_single_file_of_a_packed_run_counts_once_and_is_deleted(
 @pytest.mark.parametrize("change", ["values", "cohorts", "ending"])
 def test_a_single_file_that_contradicts_the_table_is_refused(packed_copy, single_files, change):
     data, sidecar = add_single_files(packed_copy, single_files)
-    frame, metadata = pd.read_parquet(data), without_checksums(json.loads(sidecar.read_text()))
+    frame, metadata = (
+        pd.read_parquet(data),
+        without_checksums(json.loads(sidecar.read_text(encoding="utf-8"))),
+    )
     if change == "values":
         frame["test_accuracy"] += 0.01
         frame.to_parquet(data, index=False)
         metadata["values_sha256"] = records.hash_values(frame)
     changes = {"cohorts": {"cohorts_sha256": "0" * 64}, "ending": {"diverged": "x"}}
     metadata |= changes.get(change, {})
-    sidecar.write_text(json.dumps(metadata))
+    sidecar.write_text(json.dumps(metadata), encoding="utf-8")
     assert_refused(
         packed_copy,
         rf"{re.escape(sidecar.name)} contradicts .*runs\.parquet, which holds the same run",
@@ -475,8 +480,8 @@ def test_a_full_disk_is_reported_in_one_sentence_and_nothing_is_lost(
 
 def test_a_sidecar_with_an_entry_that_the_tables_lack_is_not_deleted(single_copy):
     sidecar = records.sidecars(single_copy)[0]
-    metadata = without_checksums(json.loads(sidecar.read_text()))
-    sidecar.write_text(json.dumps(metadata | {"mood": "fine"}))
+    metadata = without_checksums(json.loads(sidecar.read_text(encoding="utf-8")))
+    sidecar.write_text(json.dumps(metadata | {"mood": "fine"}), encoding="utf-8")
     with pytest.raises(InputError, match=rf"{re.escape(sidecar.name)} says more than runs.parquet"):
         records.pack(single_copy / "trial")
     assert len(list_files(single_copy)) == 12

@@ -224,7 +224,7 @@ def test_a_round_samples_and_aggregates_as_the_algorithm_says(page, pooled, monk
 
 @pytest.mark.slow
 def test_the_page_runs_as_a_script_and_its_accuracy_rises(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(NO_NETWORK)
+    (tmp_path / "sitecustomize.py").write_text(NO_NETWORK, encoding="utf-8")
     result = subprocess.run(
         [sys.executable, str(PAGE)],
         cwd=tmp_path,

@@ -19,7 +19,7 @@ PARTS = {"¼": Q(1, 4), "⅙": Q(1, 6)}
 @pytest.fixture(scope="module")
 def station_targets() -> dict:
     """Return the page and section to which the page's extension links each station."""
-    text = (ROOT / "book/_ext/fedstas_pictures.py").read_text()
+    text = (ROOT / "book/_ext/fedstas_pictures.py").read_text(encoding="utf-8")
     return eval(re.search(r"^PLACES = (\{.*?^\})", text, re.MULTILINE | re.DOTALL)[1])
 
 
@@ -92,12 +92,14 @@ def test_each_station_links_to_an_existing_page_and_section(station_targets):
         source = ROOT / "notebooks" / f"{Path(page).name}.py"
         assert source.is_file(), page
         if label:
-            assert re.search(rf"^# \({label}\)=\n# ##", source.read_text(), re.MULTILINE), label
+            assert re.search(
+                rf"^# \({label}\)=\n# ##", source.read_text(encoding="utf-8"), re.MULTILINE
+            ), label
 
 
 def test_the_start_page_and_the_readme_show_the_drawing():
-    assert "```{round}" in (ROOT / "book/index.md").read_text()
-    readme = (ROOT / "README.md").read_text()
+    assert "```{round}" in (ROOT / "book/index.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name in ("round-light.svg", "round-dark.svg"):
         assert f'"book/_static/{name}"' in readme
     alt = re.search(r'<img src="book/_static/round-light.svg" alt="([^"]+)"', readme)[1]

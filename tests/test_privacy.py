@@ -16,7 +16,7 @@ from scipy.stats import chisquare, kstest, laplace, norm
 from fedstas import privacy, theory
 from fedstas.errors import InputError
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 SMALL = [c for c in REFERENCE["ntilde_small"]["cases"] if c["fake_support"] == "1..M-1"]
 LDP = [
     c

@@ -70,7 +70,7 @@ def test_printed_accuracies_within_our_intervals_are_counted_for_one_partition()
 def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_everywhere(frame):
     values = tables.final_values(frame.assign(test_accuracy=frame["round"] / 100), "test_accuracy")
     assert values["value"].tolist() == pytest.approx([15.5] * 4)  # of rounds 11 to 20
-    glossary = (ROOT / "book" / "glossary.md").read_text()
+    glossary = (ROOT / "book" / "glossary.md").read_text(encoding="utf-8")
     assert re.search(
         r"^final accuracy\n  The mean .* in the last ten rounds", glossary, re.MULTILINE
     )
@@ -89,7 +89,7 @@ def test_settings_in_alternative_texts_come_from_the_run():
     typed = r"\b(sigma|concentration|rates?|epsilon) (from )?\d[\d.]*(, \d| and \d| to \d)"
     count = 0
     for path in sorted((ROOT / "notebooks").glob("*.py")):
-        source = path.read_text()
+        source = path.read_text(encoding="utf-8")
         text = "\n".join(line.removeprefix("# ") for line in source.split("\n"))
         for block in myst.descend(myst.parse(text)):
             alt = block.options.get("alt", "") if block.name in ("glue:figure", "figure") else ""

@@ -66,7 +66,7 @@ class BySize:
 def write_protocol(tmp_path, **changed):
     """Write the tiny protocol with some entries changed; return the path."""
     path = tmp_path / "protocol.yml"
-    path.write_text(yaml.safe_dump(TINY | changed))
+    path.write_text(yaml.safe_dump(TINY | changed), encoding="utf-8")
     return path
 
 
@@ -101,7 +101,9 @@ def test_a_wrong_protocol_is_refused_with_the_name_of_the_entry(tmp_path, messag
     changed = REFUSED[message]
     path = write_protocol(tmp_path, **changed)
     if changed == {"rounds": None}:
-        path.write_text(yaml.safe_dump({k: v for k, v in TINY.items() if k != "rounds"}))
+        path.write_text(
+            yaml.safe_dump({k: v for k, v in TINY.items() if k != "rounds"}), encoding="utf-8"
+        )
     with pytest.raises(InputError) as error:
         protocol.read(path)
     assert message in str(error.value)
@@ -111,7 +113,7 @@ def test_a_wrong_protocol_is_refused_with_the_name_of_the_entry(tmp_path, messag
 @pytest.mark.parametrize("text", ["", "[1, 2]", "rounds: {", "arms: 3"])
 def test_a_file_that_is_no_protocol_is_reported_in_one_sentence(tmp_path, text):
     path = tmp_path / "p.yml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"p\.yml"):
         protocol.read(path)
 
@@ -188,7 +190,7 @@ def carried_out(tmp_path_factory):
     """Carry out the tiny protocol, with a user's design in it; return its settings and the folder of its runs."""
     folder = tmp_path_factory.mktemp("arena")
     design = folder / "by_size.py"
-    design.write_text(DESIGN)
+    design.write_text(DESIGN, encoding="utf-8")
     settings = protocol.read(write_protocol(folder))
     settings["small"] = protocol.add_arm(settings["small"], str(design))
     for name in settings:

@@ -311,4 +311,4 @@ def test_the_command_reports_on_all_sweeps(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance_report, "report", lambda name: {"runs": name})
     monkeypatch.setattr(sys, "argv", ["provenance_report"])
     assert provenance_report.main([str(tmp_path / "new" / "report.json")]) == 0
-    assert set(json.loads((tmp_path / "new" / "report.json").read_text())) == NAMES
+    assert set(json.loads((tmp_path / "new" / "report.json").read_text(encoding="utf-8"))) == NAMES

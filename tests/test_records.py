@@ -98,7 +98,7 @@ def test_runs_on_every_partition_are_recorded_and_reproduced(digits, tmp_path, n
 
 def test_the_sidecar_has_the_identity_and_the_environment_of_the_run(recorded_run):
     _, history, identity, path = recorded_run
-    metadata = json.loads(path.with_suffix(".json").read_text())
+    metadata = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     assert metadata["identity"] == json.loads(json.dumps(identity))
     assert metadata["environment"]["device"].startswith("cpu")
     assert metadata["environment"]["threads"] == 1
@@ -236,14 +236,14 @@ def test_an_empty_folder_has_no_runs(tmp_path):
 
 def edit(sidecar: Path, **changes):
     """Change a sidecar as older versions could have written it: without `note_sha256`, which would show the change."""
-    metadata = json.loads(sidecar.read_text())
+    metadata = json.loads(sidecar.read_text(encoding="utf-8"))
     del metadata["note_sha256"]
-    sidecar.write_text(json.dumps(metadata | changes))
+    sidecar.write_text(json.dumps(metadata | changes), encoding="utf-8")
 
 
 def test_a_sidecar_whose_identity_contradicts_its_run_is_refused(copy):
     folder, _, sidecar = copy
-    metadata = json.loads(sidecar.read_text())
+    metadata = json.loads(sidecar.read_text(encoding="utf-8"))
     edit(sidecar, identity=metadata["identity"] | {"seed": 3})
     with pytest.raises(InputError, match=f"{sidecar.name} contradicts itself"):
         records.load(folder)
@@ -264,10 +264,10 @@ def test_edited_values_and_a_sidecar_without_a_checksum_are_refused(copy):
 
 def test_every_value_of_a_sidecar_is_covered_by_its_checksum(copy):
     folder, _, sidecar = copy
-    text = sidecar.read_text()
+    text = sidecar.read_text(encoding="utf-8")
     for old, new in (('"threads": 1', '"threads": 2'), ('"sweep": "trial"', '"sweep": "triel"')):
         assert old in text
-        sidecar.write_text(text.replace(old, new))
+        sidecar.write_text(text.replace(old, new), encoding="utf-8")
         with pytest.raises(InputError, match=f"{sidecar.name} contradicts its checksum"):
             records.load(folder)
 
@@ -281,8 +281,8 @@ def test_other_json_files_are_ignored_and_a_renamed_run_is_read(copy):
         ("c.json", '{"run": 1}'),
         ("d.json", "1"),
     ):
-        (folder / name).write_text(text)
-        (sidecar.parent / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")
+        (sidecar.parent / name).write_text(text, encoding="utf-8")
     pd.testing.assert_frame_equal(records.load(folder), expected, check_exact=True)
     sidecar.with_suffix(".parquet").rename(sidecar.with_name("mine.parquet"))
     sidecar = sidecar.rename(sidecar.with_name("mine.json"))  # a run under another name is one
@@ -309,7 +309,7 @@ def test_a_newer_format_is_refused(copy):
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "x"}', '"text"', "null"])
 def test_a_file_that_is_not_the_sidecar_of_a_run_is_refused(copy, text):
     folder, _, sidecar = copy
-    sidecar.write_text(text)
+    sidecar.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=f"{sidecar.name} is not the sidecar of a run"):
         records.load(folder)
 
@@ -334,7 +334,7 @@ def test_the_error_of_a_damaged_parquet_file_names_it_and_the_remedy(copy, damag
 
 def test_a_run_of_another_version_of_the_algorithms_is_not_repeated(copy, monkeypatch):
     folder, _, sidecar = copy
-    run = json.loads(sidecar.read_text())["run"]
+    run = json.loads(sidecar.read_text(encoding="utf-8"))["run"]
     monkeypatch.setattr(methods, "version", lambda method: 99)
     with pytest.raises(InputError, match=r"version \d of the algorithms, this is 99"):
         records.rerun(run, folder)
@@ -342,7 +342,7 @@ def test_a_run_of_another_version_of_the_algorithms_is_not_repeated(copy, monkey
 
 def test_a_run_on_other_data_is_not_repeated(copy):
     folder, _, sidecar = copy
-    metadata = json.loads(sidecar.read_text())
+    metadata = json.loads(sidecar.read_text(encoding="utf-8"))
     identity = metadata["identity"] | {"digest": "0" * 64}
     edit(sidecar, identity=identity, run=records.run_id(identity))
     with pytest.raises(InputError, match="other data than the digits"):
@@ -362,24 +362,24 @@ def test_every_recorded_run_has_the_id_of_its_identity():
 
 def test_a_write_that_fails_leaves_the_file_unchanged(tmp_path):
     def fill_disk(path):
-        path.write_text("half")
+        path.write_text("half", encoding="utf-8")
         raise OSError(28, "No space left on device")
 
     target = tmp_path / "file.txt"
-    target.write_text("before")
+    target.write_text("before", encoding="utf-8")
     with pytest.raises(InputError, match=r"file.txt could not be written: No space left"):
         atomic.write(target, fill_disk)
-    assert target.read_text() == "before"
+    assert target.read_text(encoding="utf-8") == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
 
 
 def test_the_error_of_a_folder_that_cannot_be_written_names_it(recorded_run, tmp_path):
     _, history, identity, _ = recorded_run
-    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     with pytest.raises(InputError, match="file"):
         records.save(history, identity, "trial", tmp_path / "file", device="cpu")
     with pytest.raises(InputError, match="could not be written"):
-        atomic.write(Path("/proc/fedstas.txt"), lambda path: path.write_text("x"))
+        atomic.write(Path("/proc/fedstas.txt"), lambda path: path.write_text("x", encoding="utf-8"))
 
 
 def test_a_recorded_partition_is_read_back_and_refused_if_damaged(digits, federation, tmp_path):
@@ -398,12 +398,12 @@ def test_a_recorded_partition_is_read_back_and_refused_if_damaged(digits, federa
 def test_the_next_write_deletes_the_partial_file_of_a_killed_process(tmp_path):
     file = tmp_path / "page.ipynb"
     for kind in ("partial", "lock"):
-        atomic.hidden_file(file, kind).write_text("half")
+        atomic.hidden_file(file, kind).write_text("half", encoding="utf-8")
     other = atomic.hidden_file(tmp_path / "other", "partial")
-    other.write_text("half")
-    atomic.write(file, lambda path: path.write_text("complete"))
+    other.write_text("half", encoding="utf-8")
+    atomic.write(file, lambda path: path.write_text("complete", encoding="utf-8"))
     assert {p.name for p in tmp_path.iterdir()} == {file.name, other.name}
-    assert file.read_text() == "complete"
+    assert file.read_text(encoding="utf-8") == "complete"
 
 
 def test_a_file_that_another_process_keeps_writing_is_refused_after_a_wait(tmp_path, monkeypatch):
@@ -413,7 +413,7 @@ def test_a_file_that_another_process_keeps_writing_is_refused_after_a_wait(tmp_p
         atomic.lock(file),
         pytest.raises(atomic.Unwritable, match="another process is writing it"),
     ):
-        atomic.write(file, lambda path: path.write_text("complete"))
+        atomic.write(file, lambda path: path.write_text("complete", encoding="utf-8"))
     assert not file.exists()
 
 

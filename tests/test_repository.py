@@ -37,12 +37,12 @@ def text(path: Path) -> str:
 
 def direct_requirements(*extras: str) -> list[str]:
     """Return the requirements of pyproject.toml with these extras."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return sum((project["optional-dependencies"][e] for e in extras), project["dependencies"])
 
 
 def test_environment_installs_the_lock():
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     python, pip, inside = environment["dependencies"]
     assert re.fullmatch(r"python =3\.1[123]", python) and pip == "pip"
     assert inside == {"pip": ["--require-hashes", "-r requirements.lock"]}
@@ -62,13 +62,15 @@ def test_tasks_that_run_as_forks_have_the_server_as_setup(tmp_path, monkeypatch)
 
 
 def test_the_container_is_set_up_by_the_makefile():
-    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    container = json.loads(
+        (ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8")
+    )
     tool, target = container["postCreateCommand"].split()
     assert tool == "make" and re.search(
-        rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.M
+        rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M
     )
     version = re.fullmatch(r"python:(3\.\d+)", container["image"])[1]
-    assert f"python ={version}" in (ROOT / "environment.yml").read_text()
+    assert f"python ={version}" in (ROOT / "environment.yml").read_text(encoding="utf-8")
     settings = container["customizations"]["vscode"]["settings"]
     assert settings["python.defaultInterpreterPath"].endswith("/.venv/bin/python")
 
@@ -83,7 +85,7 @@ def test_the_container_is_set_up_by_the_makefile():
 def test_lock_pins_and_hashes_everything_and_names_no_host(name, extras):
     """A line is a name, a version, perhaps for whom, and hashes: no options, no addresses."""
     pinned = set()
-    for line in (ROOT / name).read_text().replace("\\\n", "").splitlines():
+    for line in (ROOT / name).read_text(encoding="utf-8").replace("\\\n", "").splitlines():
         requirement, *hashes = re.split(r"\s+--hash=", line.rstrip())
         match = re.fullmatch(r"([a-z0-9.-]+)==[\w.+!]+( ; [^/@]+)?", requirement)
         assert match, requirement
@@ -100,7 +102,7 @@ def test_lock_pins_and_hashes_everything_and_names_no_host(name, extras):
     "name", [".ci/setup", "Makefile", "environment.yml", "examples/flower/README.md"]
 )
 def test_a_lock_is_installed_with_hashes_from_no_named_host(name):
-    text = (ROOT / name).read_text()
+    text = (ROOT / name).read_text(encoding="utf-8")
     installs = re.findall(r"(\S+)\s+(?:- )?-r (?:requirements|\.venv/uv)[\w-]*\.lock", text)
     assert installs and set(installs) == {"--require-hashes"}, installs
     assert not re.search(
@@ -155,31 +157,35 @@ def test_git_holds_no_large_file():
 
 
 def test_the_repositorys_address_is_only_in_the_configuration_and_the_readme():
-    url = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
+    url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
     holders = {path.relative_to(ROOT).as_posix() for path in files() if url in text(path)}
     assert holders == {"_config.yml", "README.md"}
-    assert f"git clone {url} && cd {url.rpartition('/')[2]}\n" in (ROOT / "README.md").read_text()
+    assert f"git clone {url} && cd {url.rpartition('/')[2]}\n" in (ROOT / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_readme_names_both_commands():
-    readme = (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "make book" in readme
     assert "make test" in readme
     assert len(readme.splitlines()) < 60
 
 
 def test_the_readme_names_the_other_entry_points():
-    readme = (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name in ("make check", "CONTRIBUTING.md", "CHANGELOG.md", "examples/fedstas.py"):
         assert name in readme, name
-    changes = (ROOT / "CHANGELOG.md").read_text()
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "version"
+    ]
     assert "## Second edition (unreleased)" in changes and f"## {version}" in changes
 
 
 def commands(target: str) -> list[str]:
     """Return the commands of a target of the Makefile."""
-    rules = (ROOT / "Makefile").read_text()
+    rules = (ROOT / "Makefile").read_text(encoding="utf-8")
     rule = re.search(rf"^{target}:(.*)\n((?:\t.*\n)*)", rules, re.MULTILINE)
     inside = [line for name in rule[1].split() if name[0] != "." for line in commands(name)]
     return inside + [line.strip() for line in rule[2].splitlines()]
@@ -192,19 +198,19 @@ def test_make_shows_what_it_runs_and_lists_its_targets():
     parts = " ".join(commands("check"))
     for part in ("ruff format --check", "ruff check", "mypy", '-m "not slow"'):
         assert part in parts, part
-    rules = (ROOT / "Makefile").read_text()
+    rules = (ROOT / "Makefile").read_text(encoding="utf-8")
     documented = set(re.findall(r"^#   make ([\w-]+)", rules, re.MULTILINE))
     phony = set(re.search(r"^\.PHONY: (.*)", rules, re.MULTILINE)[1].split())
     assert documented == phony - {"format-check", "lint", "types", "fast"}
 
 
 def test_the_workflow_runs_the_commands_of_the_readme_and_publishes_the_site():
-    text = (ROOT / ".github" / "workflows" / "book.yml").read_text()
+    text = (ROOT / ".github" / "workflows" / "book.yml").read_text(encoding="utf-8")
     workflow = yaml.safe_load(text)
     jobs = workflow["jobs"]
     steps = [step for job in jobs.values() for step in job["steps"]]
     runs = [step["run"] for step in steps if "run" in step]
-    readme = (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = [run for run in runs if run.startswith("make ")]
     assert targets == ["make check", "make book", "make test", "make notebooks"]
     for command in targets[:3]:
@@ -223,6 +229,6 @@ def test_the_workflow_runs_the_commands_of_the_readme_and_publishes_the_site():
 
 
 def test_ci_checks_what_make_check_checks():
-    script = (ROOT / ".ci" / "run").read_text()
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for part in ("format-check", "lint", "types", "make book", "make test", "make test-flower"):
         assert part in script, part

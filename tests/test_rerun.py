@@ -84,7 +84,7 @@ sys.exit(3)
 def test_a_module_runs_as_a_fork_of_the_server_or_without_one_in_a_new_interpreter(
     server, clone, warm
 ):
-    (clone / "forked.py").write_text(FORKED)
+    (clone / "forked.py").write_text(FORKED, encoding="utf-8")
     address = {ADDRESS: warm.address} if server else {}
     command = [sys.executable, "-m", "companion.pages.warm", "forked", "a b"]
     environment = {k: v for k, v in os.environ.items() if k != ADDRESS} | address

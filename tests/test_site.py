@@ -23,7 +23,7 @@ class Page(html.parser.HTMLParser):
     def __init__(self, path: Path):
         super().__init__()
         self.ids, self.links, self.loads, self.images = set(), [], [], []
-        self.text = path.read_text()
+        self.text = path.read_text(encoding="utf-8")
         self.feed(self.text)
         self.words = html.unescape(re.sub(r"<[^>]+>", "", self.text))  # without highlighting
 
@@ -81,11 +81,13 @@ def test_internal_links_and_anchors_exist(site):
 
 
 def test_each_claim_has_an_anchor_and_links_to_the_theorem_that_answers_it(site):
-    claims = json.loads((ROOT / "book" / "chapters" / "ledger.json").read_text())["claims"]
+    claims = json.loads((ROOT / "book" / "chapters" / "ledger.json").read_text(encoding="utf-8"))[
+        "claims"
+    ]
     page = site[SITE / "ledger.html"]
     assert {claim["id"] for claim in claims} <= page.ids
     verdicts = {claim["id"]: claim["verdict"] for claim in claims}
-    written = (ROOT / "book" / "theorems.md").read_text()
+    written = (ROOT / "book" / "theorems.md").read_text(encoding="utf-8")
     answers = re.findall(r"^([\w-]+): (.+)$", written, flags=re.MULTILINE)
     assert len(answers) > 20
     expected = [f"ledger.html#{claim}" for _, listed in answers for claim in listed.split(", ")]
@@ -147,7 +149,9 @@ def test_provenance_names_device_profile_and_command(chapter_pages):
 
 
 def test_recorded_figures_state_runs_commits_machines_and_command(site):
-    record = json.loads((ROOT / "book" / "chapters" / "recorded.json").read_text())["preprint"]
+    record = json.loads((ROOT / "book" / "chapters" / "recorded.json").read_text(encoding="utf-8"))[
+        "preprint"
+    ]
     for name in ("index.html", "findings.html", "chapters/05_experiments.html"):
         page = site[SITE / name]
         for key in ("runs", "commits", "machines", "command"):
@@ -160,7 +164,7 @@ def test_alternative_texts_have_the_values_of_the_run(chapter_pages):
 
 
 def test_each_chapter_has_launch_links_and_downloads(chapter_pages):
-    repository = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
+    repository = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
     owner = repository["url"].removeprefix("https://github.com/")
     assert re.fullmatch(r"[\w.-]+/[\w.-]+", owner)
     for stem, page in chapter_pages.items():
@@ -173,9 +177,12 @@ def test_each_chapter_has_launch_links_and_downloads(chapter_pages):
         assert binder[0].path == f"/v2/gh/{owner}/notebooks"
         assert parse_qs(binder[0].query) == {"labpath": [copy]}
         source = f"notebooks/{stem}.py"
-        files = {f"{stem}.ipynb": copies.text(stem), f"{stem}.py": (ROOT / source).read_text()}
+        files = {
+            f"{stem}.ipynb": copies.text(stem),
+            f"{stem}.py": (ROOT / source).read_text(encoding="utf-8"),
+        }
         for name, content in files.items():
             downloads = {link for link in page.links if "_downloads/" in link}
             (link,) = (link for link in downloads if Path(link).name == name)
             file = (SITE / "chapters" / unquote(link)).resolve()
-            assert file.read_text() == content
+            assert file.read_text(encoding="utf-8") == content

@@ -43,7 +43,7 @@ def test_slides_hold_the_figures_boxes_and_exercises_and_no_solutions(tmp_path):
     assert kinds.count("table") >= 5  # what cells of the chapter show
     for slide in deck:
         assert slide.kind != "table" or 2 <= slide.body.count("<tr") <= slides.MAX_ROWS + 1
-    text = slides.make("04b", tmp_path / "s.html").read_text()
+    text = slides.make("04b", tmp_path / "s.html").read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!data:)', text.split("<footer>")[0])
 
 
@@ -80,8 +80,8 @@ def test_a_drawn_figure_becomes_a_slide_whatever_its_kind(kind, data, source):
 
 
 def test_the_sessions_are_those_of_the_syllabus_and_show_figures_of_chapters():
-    syllabus = (ROOT / "book" / "teaching" / "syllabus.md").read_text()
-    source = {s: (ROOT / "notebooks" / f"{s}.py").read_text() for s in STEMS}
+    syllabus = (ROOT / "book" / "teaching" / "syllabus.md").read_text(encoding="utf-8")
+    source = {s: (ROOT / "notebooks" / f"{s}.py").read_text(encoding="utf-8") for s in STEMS}
     figures = [
         (s, f) for f in slides.FIGURE_TITLES for s in STEMS if f"{{glue:figure}} {f}\n" in source[s]
     ]
@@ -107,13 +107,14 @@ def test_a_session_begins_with_the_round_and_shows_figures_of_executed_chapters(
         code = {"cell_type": "code", "metadata": {}, "source": "", "outputs": outputs}
         cells = [{"cell_type": "markdown", "metadata": {}, "source": text}, code]
         notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
-        (folder / f"{stem}.ipynb").write_text(json.dumps(notebook))
+        (folder / f"{stem}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
 
     folder = tmp_path / "book" / "chapters"
     folder.mkdir(parents=True)
     (tmp_path / "book" / "explorer.md").write_text(
         "(instrument-coin)=\n## What does it tell?\n\n```{figure} chapters/explorer-coin.png\n:name: fig\n"
-        ":alt: A line.\n\nTwo hundred\nreports.\n```\n\n(instrument-next)=\n## Next\n"
+        ":alt: A line.\n\nTwo hundred\nreports.\n```\n\n(instrument-next)=\n## Next\n",
+        encoding="utf-8",
     )
     (folder / "explorer-coin.png").write_bytes(b"png")
     monkeypatch.setattr(slides.parameters, "ROOT", tmp_path)
@@ -149,7 +150,10 @@ def test_keys_turn_the_slides_and_formulas_are_typeset_without_a_network(tmp_pat
       press("n");
       document.body.dataset.visited = visited.join(" ") + " " + document.body.className;
     }));</script>"""
-    page.write_text(page.read_text().replace("<footer>", drive + "<footer>", 1))
+    page.write_text(
+        page.read_text(encoding="utf-8").replace("<footer>", drive + "<footer>", 1),
+        encoding="utf-8",
+    )
     options = (
         "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
     )

@@ -99,7 +99,8 @@ def test_dependencies_are_modules_imported_through_others_and_files_that_exist(t
     source = tmp_path / "chapter.py"
     source.write_text(
         "from companion import prose\ndef f():\n    from fedstas import engine\n"
-        "spec = 'examples/own/my_data.py'\nother = 'examples/own/absent.py', 'results', ''\n"
+        "spec = 'examples/own/my_data.py'\nother = 'examples/own/absent.py', 'results', ''\n",
+        encoding="utf-8",
     )
     assert imported(source) == {
         "companion",
@@ -118,14 +119,16 @@ def test_a_chapter_does_not_depend_on_files_that_it_writes(tmp_path, monkeypatch
     monkeypatch.setattr(dependencies, "ROOT", tmp_path)
     for name in ("runs/network.py", "examples/network.py"):
         (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_text("", encoding="utf-8")
     source = tmp_path / "chapter.py"
-    source.write_text("files = 'runs/network.py', 'examples/network.py'")
+    source.write_text("files = 'runs/network.py', 'examples/network.py'", encoding="utf-8")
     assert dependencies.named_files(source) == {"examples/network.py"}
 
 
 def test_no_module_of_the_package_but_the_command_mentions_the_companion():
-    mentions = [name for name, path in PACKAGE.items() if "companion" in path.read_text()]
+    mentions = [
+        name for name, path in PACKAGE.items() if "companion" in path.read_text(encoding="utf-8")
+    ]
     assert mentions == ["fedstas.cli"]
 
 
@@ -239,3 +242,19 @@ def test_random_numbers_come_from_streams_alone():
                 assert text == "np.random.Generator" or (prefix and text.startswith(prefix)), (
                     f"{path.name}: {text}"
                 )
+
+
+def test_text_is_read_and_written_as_utf_8():
+    """ruff's PLW1514 sees only files whose type it knows."""
+    for path in MODULES.values():
+        for node in ast.walk(parse(path)):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            mode = node.args[0] if node.args else None
+            is_text = not (isinstance(mode, ast.Constant) and "b" in str(mode.value))
+            name, owner = node.func.attr, ast.unparse(node.func.value)
+            if name in ("read_text", "write_text") or (
+                name == "open" and is_text and owner not in ("Image", "webbrowser")
+            ):
+                keywords = {keyword.arg for keyword in node.keywords}
+                assert "encoding" in keywords, f"{path}: {ast.unparse(node)}"

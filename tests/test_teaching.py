@@ -262,13 +262,15 @@ def test_the_command_teach_writes_notebooks_of_both_versions(tmp_path, monkeypat
     monkeypatch.setattr(teaching, "FOLDER", tmp_path / "teaching")
     assert fedstas("teach 04c")[:2] == (0, "teaching/04c_size_estimator-student.ipynb\n")
     assert fedstas("teach 04c --instructor -o b.ipynb")[0] == 0
-    assert "estimate(total, m, size_cap, alpha)" in (tmp_path / "b.ipynb").read_text()
+    assert "estimate(total, m, size_cap, alpha)" in (tmp_path / "b.ipynb").read_text(
+        encoding="utf-8"
+    )
     code, _, message = fedstas("teach 04c --student --instructor")
     assert (code, message) == (2, "fedstas: --student and --instructor: choose one\n")
 
 
 def test_the_syllabus_has_six_sessions_and_names_chapters_that_exist():
-    text = (ROOT / "book" / "teaching" / "syllabus.md").read_text()
+    text = (ROOT / "book" / "teaching" / "syllabus.md").read_text(encoding="utf-8")
     assert re.findall(r"^### (\d)\.", text, re.MULTILINE) == list("123456")
     for stem in re.findall(r"\.\./chapters/(\w+)\.ipynb", text):
         assert stem in STEMS
@@ -276,7 +278,7 @@ def test_the_syllabus_has_six_sessions_and_names_chapters_that_exist():
 
 
 def test_every_exercise_of_the_syllabus_is_in_a_chapter_of_its_session():
-    text = (ROOT / "book" / "teaching" / "syllabus.md").read_text()
+    text = (ROOT / "book" / "teaching" / "syllabus.md").read_text(encoding="utf-8")
     for session in re.split(r"^### (?=\d\.)", text, flags=re.MULTILINE)[1:]:
         exercises = {}
         for stem in re.findall(r"\.\./chapters/(\w+)\.ipynb", session):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fedstas import privacy, theory
 from fedstas.errors import InputError
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 PPS = REFERENCE["pps"]["cases"]
 SIZE_CASES = [c for c in REFERENCE["ntilde_small"]["cases"] if c["fake_support"] == "1..M-1"]
 REFERENCE_KEYS = {  # names of designs -> keys of the reference cases

@@ -17,7 +17,7 @@ from fedstas import clustered, theory
 from fedstas.errors import InputError
 from fedstas.theory.clusters import REPAIRS_1, REPAIRS_2
 
-CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 SIZE_CASES, GROUP_CASES = (CASES[f"clustered_alg{i}"]["cases"] for i in (1, 2))
 
 # The expected verdict of every claim on clustered sampling, by the module and the function that decide it.

@@ -14,7 +14,7 @@ from companion.claims.evidence import covariances, pooling
 from fedstas.errors import InputError
 from fedstas.theory import covariances as cov
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 CASES = REFERENCE["lemma4_vs_designs"]["cases"]
 REFERENCE_KEYS = {  # readings of Lemma 4 -> keys of the reference cases
     "fixed": "srs",

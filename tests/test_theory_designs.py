@@ -24,7 +24,7 @@ from fedstas.client_sampling import successive_sample
 from fedstas.errors import InputError
 from fedstas.theory import allocations
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 NEYMAN = REFERENCE["neyman"]["cases"]
 F = Fraction
 

@@ -21,7 +21,7 @@ from fedstas import privacy, theory
 from fedstas.errors import InputError
 from fedstas.sim.rng import stream
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 ALPHA = Fraction("0.1616")
 SUPPORT = {
     "1..M-1": lambda cap: range(1, cap),

@@ -40,9 +40,9 @@ def test_timing_resumes_where_it_stopped_and_repeats_changed_notebooks(
         == "04c_size_estimator 11.0 s, 9.0 s of processors, others had 25% of the machine"
     )
     assert len(lines) == 3 and lines[2].startswith("the longest of 2: 04e_privacy")
-    times = json.loads(file.read_text())
+    times = json.loads(file.read_text(encoding="utf-8"))
     times["04c_size_estimator"]["notebook"] = "of another text"
-    file.write_text(json.dumps(times))
+    file.write_text(json.dumps(times), encoding="utf-8")
     call(monkeypatch, *arguments)
     assert run[3:] == ["04c_size_estimator"]
 
@@ -68,14 +68,14 @@ def test_a_notebook_is_run_by_plain_papermill_in_an_empty_folder(tmp_path, monke
     }
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (tmp_path / "a.ipynb").write_text(json.dumps(book))
+    (tmp_path / "a.ipynb").write_text(json.dumps(book), encoding="utf-8")
     times = notebooks.time_notebook(tmp_path / "a.ipynb")
-    assert eval((tmp_path / "told").read_text())[1] is None  # as a reader has it
-    assert set(eval((tmp_path / "told").read_text())[0]) <= {"out.ipynb"}
+    assert eval((tmp_path / "told").read_text(encoding="utf-8"))[1] is None  # as a reader has it
+    assert set(eval((tmp_path / "told").read_text(encoding="utf-8"))[0]) <= {"out.ipynb"}
     assert times["seconds"] > 0 and times["cpu"] > 0
     assert ("others" in times) == os.path.exists("/proc/stat")  # noqa: PTH110
     cell["source"] = "raise ValueError('no such thing')"
-    (tmp_path / "a.ipynb").write_text(json.dumps(book))
+    (tmp_path / "a.ipynb").write_text(json.dumps(book), encoding="utf-8")
     with pytest.raises(RuntimeError, match=r"(?s)a\.ipynb did not run:.*no such thing"):
         notebooks.time_notebook(tmp_path / "a.ipynb")
 
@@ -84,6 +84,8 @@ def test_the_time_promised_per_chapter_agrees_with_the_recorded_times():
     """README and start page promise about a minute a chapter; the table of `Re-run it` excepts the fifth."""
     import yaml
 
-    recorded = yaml.safe_load((parameters.ROOT / "params" / "seconds.yaml").read_text())["quick"]
+    recorded = yaml.safe_load(
+        (parameters.ROOT / "params" / "seconds.yaml").read_text(encoding="utf-8")
+    )["quick"]
     assert max(recorded, key=recorded.get) == "05_experiments" and recorded["05_experiments"] < 90
     assert sorted(recorded.values())[-2] < 60

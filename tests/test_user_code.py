@@ -60,7 +60,7 @@ class Mine:
 def design_file(tmp_path, monkeypatch):
     """Write mine.py into an empty folder, which becomes the current one."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(SOURCE)
+    (tmp_path / "mine.py").write_text(SOURCE, encoding="utf-8")
     yield tmp_path / "mine.py"
     forget_imports()
 
@@ -116,7 +116,7 @@ def test_a_users_file_is_a_method_and_a_changed_file_another_run(design_file):
     assert data["clients"]["from"] == {"file": "mine.py", "sha256": hash_file(design_file)}
     assert methods.get(f"{design_file}:Sized", power=0.75) == method  # wherever it is named from
     assert methods.parse("mine.py power=0.75 lr=0.5") == methods.get("mine.py", power=0.75, lr=0.5)
-    design_file.write_text(SOURCE + "# another text\n")
+    design_file.write_text(SOURCE + "# another text\n", encoding="utf-8")
     assert methods.to_dict(methods.get("mine.py", power=0.75)) != data
     assert methods.to_dict(method) == data  # what was loaded is what runs
 
@@ -126,7 +126,7 @@ def test_two_files_may_have_designs_of_the_same_name(design_file, tmp_path):
         "@dataclass(frozen=True)", "@config"
     )
     for name in ("a.py", "b.py"):
-        (tmp_path / name).write_text(decorated + f"# {name}\n")
+        (tmp_path / name).write_text(decorated + f"# {name}\n", encoding="utf-8")
     a, b = (methods.get(f"{name}:Sized") for name in ("a.py", "b.py"))
     assert type(a.clients) is not type(b.clients) and "Sized" not in config.CONFIG_CLASSES
     assert methods.to_dict(a)["clients"]["from"] != methods.to_dict(b)["clients"]["from"]
@@ -169,7 +169,7 @@ def test_a_file_without_a_valid_design_is_refused_in_one_sentence(
     design_file, source, spec, message
 ):
     if source is not None:
-        design_file.write_text(source)
+        design_file.write_text(source, encoding="utf-8")
     with pytest.raises(InputError, match=message) as exc_info:
         methods.parse(spec)
     assert "\n" not in str(exc_info.value)
@@ -236,7 +236,7 @@ def test_a_recorded_run_is_repeated_only_if_its_file_is_unchanged(recorded, desi
     repeated = records.rerun(name, "runs", device="cpu")
     pd.testing.assert_frame_equal(without_seconds(repeated.frame), without_seconds(frame))
     forget_imports()
-    design_file.write_text(SOURCE + "# another text\n")
+    design_file.write_text(SOURCE + "# another text\n", encoding="utf-8")
     file_and_hash = f"Sized in mine.py \\(SHA-256 {records.identities('runs')[name]['method']['clients']['from']['sha256'][:8]}"
     with pytest.raises(InputError, match=f"{file_and_hash}...\\), which has changed since"):
         records.rerun(name, "runs", device="cpu")
@@ -277,7 +277,7 @@ def test_a_run_resumes_from_its_checkpoint_in_another_process(recorded, design_f
 def test_a_history_is_not_resumed_after_its_file_changed(design_file, digits, federation):
     options = {"clients_per_round": 4, "seed": 0, "device": "cpu"}
     history = simulation.run(digits, federation, methods.get("mine.py"), rounds=1, **options)
-    design_file.write_text(SOURCE + "# another text\n")
+    design_file.write_text(SOURCE + "# another text\n", encoding="utf-8")
     with pytest.raises(InputError, match="resume: the history is of another"):
         simulation.run(
             digits, federation, methods.get("mine.py"), rounds=2, resume=history, **options

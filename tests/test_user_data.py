@@ -41,7 +41,7 @@ def examples_folder(tmp_path, monkeypatch):
 
 def write_module(name: str, *lines: str) -> None:
     """Write a Python file of the usual imports (five lines) and these lines."""
-    Path(name).write_text(IMPORTS + "\n".join(lines) + "\n")
+    Path(name).write_text(IMPORTS + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 # Tasks
@@ -110,7 +110,7 @@ def test_arrays_that_make_no_task_are_refused_in_one_sentence(arguments, message
 
 def write_table(path, rows, header=("size", "clinic", "kind")):
     """Write a CSV file with this header."""
-    with Path(path).open("w", newline="") as file:
+    with Path(path).open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header, *rows])
 
 
@@ -210,7 +210,7 @@ def test_from_folder_makes_a_task_of_images_by_class(examples_folder):
         user_data.from_folder("two")
     with pytest.raises(InputError, match="away is no folder of images by class"):
         user_data.from_folder("away")
-    (examples_folder / "one" / "cat" / "00.png").write_text("no picture")
+    (examples_folder / "one" / "cat" / "00.png").write_text("no picture", encoding="utf-8")
     with pytest.raises(InputError, match=r"cat/00\.png cannot be read as an image"):
         user_data.from_folder("one")
 
@@ -387,7 +387,7 @@ def test_the_error_of_a_wrong_design_names_its_line(examples_folder):
         ("view.gradients(1)", "d.py line 5: levels is 1: it must be a whole number of at least 2"),
         ("return 1 / 0", "d.py line 5: ZeroDivisionError: division by zero"),
     ):
-        Path("d.py").write_text(head + body + "\n")
+        Path("d.py").write_text(head + body + "\n", encoding="utf-8")
         with pytest.raises(InputError, match=message) as error:
             options = {"rounds": 1, "clients_per_round": 2, "seed": 0, "device": "cpu"}
             simulation.run(task, federation, methods.get("d.py"), **options)
@@ -460,7 +460,9 @@ def test_runs_of_users_files_are_recorded_ranked_and_repeated(examples_folder):
         without_seconds(repeated.frame), without_seconds(frame[frame["run"] == name])
     )
 
-    Path("my_network.py").write_text(Path("my_network.py").read_text() + "# other\n")
+    Path("my_network.py").write_text(
+        Path("my_network.py").read_text(encoding="utf-8") + "# other\n", encoding="utf-8"
+    )
     assert not keys & {tables.run_key(run) for run in todo}
     with pytest.raises(InputError, match=r"the run is of the network in my_network.py .* changed"):
         records.rerun(name, "runs", device="cpu")
@@ -485,7 +487,9 @@ def test_a_changed_partition_or_task_changes_the_identity_of_a_run(examples_fold
         partition.from_recipe(task.train_y, identities[0]["partition"])
     unchanged = sweeps.load_task("my_data.py", "cpu")
     assert sweeps.load_task("my_data.py", "cpu") is unchanged
-    Path("my_data.py").write_text(Path("my_data.py").read_text() + "# other\n")
+    Path("my_data.py").write_text(
+        Path("my_data.py").read_text(encoding="utf-8") + "# other\n", encoding="utf-8"
+    )
     assert sweeps.load_task("my_data.py", "cpu").source != unchanged.source
 
 
@@ -530,14 +534,14 @@ def test_an_interrupted_run_is_not_resumed_after_its_table_changed(
         cli.main(call.split())
     assert "the same call goes on from .h.parquet.checkpoint" in capsys.readouterr().err
     monkeypatch.setattr(run_file, "save_history", save_history)
-    original = Path("patients.csv").read_text()
-    Path("patients.csv").write_text(original.replace("19,", "18,"))
+    original = Path("patients.csv").read_text(encoding="utf-8")
+    Path("patients.csv").write_text(original.replace("19,", "18,"), encoding="utf-8")
     with pytest.raises(SystemExit) as exit_info:
         cli.main(call.split())
     output = capsys.readouterr().err
     assert exit_info.value.code == 2
     assert ".h.parquet.checkpoint is of a run with other settings" in output
-    Path("patients.csv").write_text(original)
+    Path("patients.csv").write_text(original, encoding="utf-8")
     with pytest.raises(SystemExit) as exit_info:
         cli.main(call.split())
     assert not exit_info.value.code and Path("h.parquet").exists()
@@ -573,10 +577,10 @@ def test_a_protocol_may_name_a_users_files(examples_folder, task):
         ({"partition": "dirichlet"}, "setting mine lacks concentration"),
     ):
         changed = document | {"settings": {"mine": document["settings"]["mine"] | changes}}
-        Path("mine.yml").write_text(json.dumps(changed))
+        Path("mine.yml").write_text(json.dumps(changed), encoding="utf-8")
         with pytest.raises(InputError, match=re.escape(message)):
             protocol.read("mine.yml")
-    Path("mine.yml").write_text(json.dumps(document))
+    Path("mine.yml").write_text(json.dumps(document), encoding="utf-8")
     settings = protocol.read("mine.yml")
     assert settings["mine"].classes == 2
     setting = protocol.add_arm(settings["mine"], "my_design.py")
@@ -610,7 +614,7 @@ def test_a_parameter_of_a_chapter_may_be_a_users_file_and_is_stored_with_its_abs
 def test_the_examples_have_at_most_40_lines_and_run(examples_folder):
     scripts = sorted(EXAMPLES.glob("*.py"))
     assert len(scripts) == 6
-    assert all(len(path.read_text().splitlines()) <= 40 for path in scripts)
+    assert all(len(path.read_text(encoding="utf-8").splitlines()) <= 40 for path in scripts)
     import importlib.util
     import sys
 

@@ -534,7 +534,9 @@ def test_who_knows_the_seed_knows_which_reports_are_true(digits, federation):
 
 
 def test_the_page_says_what_its_statements_do_not_cover():
-    page = (Path(__file__).parents[1] / "notebooks" / "09_what_we_would_write.py").read_text()
+    page = (Path(__file__).parents[1] / "notebooks" / "09_what_we_would_write.py").read_text(
+        encoding="utf-8"
+    )
     _, _, private = page.partition("} The privacy statement")
     private, _, _ = private.partition("# ```\n")
     for words in ("empty client", "public seed", "Time tells", "new run", "in clear"):

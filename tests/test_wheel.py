@@ -54,7 +54,9 @@ def environment(folder: Path) -> Path:
     """
     run_successfully(UV, "venv", "-q", "--offline", "--python", sys.executable, folder)
     (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (packages / "dependencies.pth").write_text(
+        sysconfig.get_path("purelib") + "\n", encoding="utf-8"
+    )
     return folder / "bin" / "python"
 
 
@@ -116,7 +118,10 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
     with the dependencies already installed."""
     if subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True).returncode:
         pytest.skip("not a git checkout; clone the repository to run this")
-    hosted, config = tmp_path / "hosted.git", yaml.safe_load((ROOT / "_config.yml").read_text())
+    hosted, config = (
+        tmp_path / "hosted.git",
+        yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8")),
+    )
     url, branch = (config["repository"][key] for key in ("url", "branch"))
     run_successfully("git", "init", "-q", "--bare", hosted)
     run_successfully("git", "-C", hosted, "config", "receive.shallowUpdate", "true")
@@ -143,13 +148,13 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
 
 def test_every_import_of_the_package_is_a_declared_dependency():
     """A dependency that only the companion declares would be missing where the wheel is installed."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {re.match(r"[\w-]+", name)[0] for name in project["dependencies"]}
     declared = {"sklearn" if name == "scikit-learn" else name for name in declared}
     used = set()
     for path in (ROOT / "fedstas").rglob("*.py"):
         if "flower" not in path.parts:
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Import):
                     used |= {alias.name.split(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom):

@@ -247,7 +247,7 @@ def write_json(path: str | Path, progress: bool = True) -> None:
         )
     text = json.dumps({"papers": PAPERS, "verdicts": VERDICTS, "claims": entries}, indent=1)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(text + "\n")
+    Path(path).write_text(text + "\n", encoding="utf-8")
 
 
 def as_plain_value(value: Any) -> int | float | str | None:

@@ -479,8 +479,10 @@ def compute_cifar_accuracies(sweep: tables.RecordedSweep) -> dict[tuple[str, str
 
 def format_citation() -> str:
     """Format how to cite the companion and the paper: a sentence and two BibTeX entries."""
-    cff = yaml.safe_load(Path("CITATION.cff").read_text())
-    repository = yaml.safe_load(Path("_config.yml").read_text())["repository"]["url"]
+    cff = yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))
+    repository = yaml.safe_load(Path("_config.yml").read_text(encoding="utf-8"))["repository"][
+        "url"
+    ]
     people = [
         x.get("name") or f"{x.get('family-names')}, {x.get('given-names')}" for x in cff["authors"]
     ]

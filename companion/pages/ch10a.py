@@ -27,7 +27,9 @@ def show_file(spec: str) -> Markdown:
         name = f"`{spec}`" if spec else "The usual one of the data"
         return Markdown(f"*{name} comes with the package: there is no file to show.*")
     file = Path(re.sub(r"\.npy$", ".py", re.sub(r":\w+$", "", spec)))
-    lines = file.read_text().strip().split("\n") if file.is_file() else [f"# {spec}"]
+    lines = (
+        file.read_text(encoding="utf-8").strip().split("\n") if file.is_file() else [f"# {spec}"]
+    )
     text = "\n".join([*lines[:MAX_LINES], "..."] if len(lines) > MAX_LINES else lines)
     return Markdown(f"```python\n{text}\n```")
 

@@ -21,7 +21,7 @@ from typing import Any
 from companion.pages import expectations, live_text, prose, warm
 from companion.pages import parameters as chapter_parameters
 from companion.pages.parameters import PROFILES, declared, find, names, refuse_unknown, sources
-from companion.runs.atomic import write
+from companion.runs.atomic import check_writable, write
 from companion.runs.provenance import commit
 from fedstas import methods
 from fedstas.errors import InputError
@@ -182,7 +182,7 @@ def _failure(chapter: str, error, added: int) -> ChapterError:
     traceback = re.sub(r"\x1b\[[\d;]*m", "", "".join(error.traceback))
     position = re.search(r"Cell In\[\d+\], line (\d+)", traceback)
     offset = int(position[1]) - 1 if position else 0
-    text = (sources() / f"{chapter}.py").read_text()
+    text = (sources() / f"{chapter}.py").read_text(encoding="utf-8")
     start = text.find(source)
     line = text.count("\n", 0, max(start, 0)) + 1 + offset
     place = f", notebooks/{chapter}.py line {line}" if start >= 0 else ""
@@ -258,6 +258,7 @@ def run(
         with contextlib.chdir(root):
             _load_inputs(effective)
     output = Path(output) if output else root / "book" / "chapters" / f"{chapter}.ipynb"
+    check_writable(output)
 
     bar = tqdm(desc=chapter, unit="cell", disable=None if progress is True else True)
 
@@ -309,7 +310,7 @@ def run(
 
 def provenance(page: str | Path) -> dict[str, Any]:
     """Read how the page of a chapter was made: parameters, seed, device, seconds, date, commit, versions, commands."""
-    return json.loads(Path(page).read_text())["metadata"].get("fedstas", {})
+    return json.loads(Path(page).read_text(encoding="utf-8"))["metadata"].get("fedstas", {})
 
 
 def main(arguments: list[str]) -> int:
@@ -321,7 +322,7 @@ def main(arguments: list[str]) -> int:
 
     def write_progress(done: int, total: int) -> None:
         """Write the number of executed cells to the progress file."""
-        Path(progress_file).write_text(f"{done}/{total}")
+        Path(progress_file).write_text(f"{done}/{total}", encoding="utf-8")
 
     try:
         run(chapter, profile=None if profile == PROFILES[0] else profile, progress=write_progress)

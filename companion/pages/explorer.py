@@ -439,7 +439,7 @@ def write_page_files(folder: str | Path) -> None:
         plt.close(figure)
     text = json.dumps(make_data(), separators=(",", ":"), allow_nan=False)
     assert len(text) < MAX_BYTES
-    write(folder / "explorer.json", lambda path: path.write_text(text))
+    write(folder / "explorer.json", lambda path: path.write_text(text, encoding="utf-8"))
 
 
 if __name__ == "__main__":

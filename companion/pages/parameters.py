@@ -168,7 +168,7 @@ def defaults(profile: str, chapter: str) -> dict[str, Any]:
     path = ROOT / "params" / f"{profile}.yaml"
     if not path.is_file():
         raise InputError(f"the profile {profile!r} has no file params/{profile}.yaml")
-    return dict(_read_profile(path.read_text()).get(find(chapter)) or {})
+    return dict(_read_profile(path.read_text(encoding="utf-8")).get(find(chapter)) or {})
 
 
 @lru_cache(maxsize=8)

@@ -48,6 +48,14 @@ def write(path: Path, writer: Callable[[Path], object]) -> None:
                 partial.unlink(missing_ok=True)
 
 
+def check_writable(path: Path) -> None:
+    """Raise an `InputError` if a file cannot be written, before hours are spent on what it is to hold."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name a file")
+    with lock(path):  # a file beside it
+        pass
+
+
 @contextlib.contextmanager
 def lock(path: Path, wait: float = 0.0) -> Iterator[bool]:
     """Hold the lock of a file; yields whether it was acquired within `wait` seconds.

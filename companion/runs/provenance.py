@@ -22,7 +22,7 @@ def commit() -> str:
 def processor() -> str:
     """Return the name of the processor, as the operating system has it, or `unknown`."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
         return platform.processor() or "unknown"
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -355,7 +355,9 @@ def _write_run(frame: pd.DataFrame, metadata: dict, data: Path, sidecar: Path) -
 
 def _write_json(file: Path, data: dict) -> None:
     """Write data as JSON, so that the file is complete or absent."""
-    atomic.write(file, lambda path: path.write_text(json.dumps(data, indent=1) + "\n"))
+    atomic.write(
+        file, lambda path: path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    )
 
 
 _SIDECAR_NAME = re.compile(r"-\d+-[0-9a-f]{8}\.json$")  # as `file_stem` names them
@@ -930,7 +932,7 @@ def load_partitions(folder: str | Path = "results") -> dict[str, np.ndarray]:
     partitions = {}
     for path in sorted((Path(folder) / PARTITIONS).glob("*.json")):
         try:
-            metadata = json.loads(path.read_text())
+            metadata = json.loads(path.read_text(encoding="utf-8"))
             frame = pd.read_parquet(path.with_suffix(".parquet"))
             counts = frame.pivot(index="client", columns="class", values="count").to_numpy()
             name = metadata["identity"]["partition"]["name"]

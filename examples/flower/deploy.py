@@ -85,7 +85,7 @@ class Federation:
         self.stop()
 
     def _start(self, name: str, *command: str) -> None:
-        log = (self.folder / f"{name}.log").open("w")
+        log = (self.folder / f"{name}.log").open("w", encoding="utf-8")
         self.processes[name] = subprocess.Popen(
             command,
             stdout=log,
@@ -100,7 +100,8 @@ class Federation:
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(
             '[superlink]\ndefault = "loopback"\n\n[superlink.loopback]\n'
-            f'address = "127.0.0.1:{self.port}"\ninsecure = true\n'
+            f'address = "127.0.0.1:{self.port}"\ninsecure = true\n',
+            encoding="utf-8",
         )
         self._start(
             "superlink",
@@ -151,14 +152,14 @@ class Federation:
 
     def _alive(self, name: str) -> None:
         if self.processes[name].poll() is not None:
-            tail = (self.folder / f"{name}.log").read_text()[-1500:]
+            tail = (self.folder / f"{name}.log").read_text(encoding="utf-8")[-1500:]
             raise RuntimeError(f"{name} ended with code {self.processes[name].returncode}:\n{tail}")
 
     def _wait(self, name: str, text: str, seconds: float = 180) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self._alive(name)
-            if text in (self.folder / f"{name}.log").read_text():
+            if text in (self.folder / f"{name}.log").read_text(encoding="utf-8"):
                 return
             time.sleep(0.3)
         raise RuntimeError(f"{name} was not ready after {seconds:g} s: see {self.folder}")

@@ -78,7 +78,7 @@ def cache_bytes() -> int:
     """
     size_file = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")  # "32768K", on Linux
     try:
-        size = int(size_file.read_text().strip().removesuffix("K")) * 1024
+        size = int(size_file.read_text(encoding="utf-8").strip().removesuffix("K")) * 1024
     except (OSError, ValueError):
         size = 0
     return min(max(size // 4, 2**23), 2**25)

@@ -150,14 +150,20 @@ def open_run_file(file: Path):
         raise InputError(f"{file} is damaged ({type(error).__name__}): delete it") from None
 
 
-def save_history(file: Path, settings: dict, history: History) -> None:
+def save_history(file: Path, settings: dict, history: History) -> str:
     """Save a run, so that `load_history` can continue it; `settings` are all but the number of rounds.
 
-    If a state contains what no file can store, or the disk is full, no file is written and nothing is raised.
+    Returns:
+        "", or why no file is written: a state contains what no file can store, or the disk is full.
     """
-    with contextlib.suppress(InputError, OSError):
+    try:
         plain, arrays = encode_history(history)
         write(file, plain | {"settings": settings}, arrays)
+    except InputError as error:
+        return str(error)
+    except OSError as error:
+        return f"{file} could not be written ({error.strerror})"
+    return ""
 
 
 def load_history(file: Path, settings: dict, method: Method) -> History | None:

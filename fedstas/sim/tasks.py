@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # torch takes seconds to load, and the names of tasks need no
 
 # SHA-256 of the bytes of each array (labels as int64), in the order of the official files; of CIFAR-10 also
 # the MD5 of each official file, as torchvision has them; of features their sketches.
-DIGESTS: dict = json.loads(files(__package__).joinpath("digests.json").read_text())
+DIGESTS: dict = json.loads(files(__package__).joinpath("digests.json").read_text(encoding="utf-8"))
 FILES: dict = DIGESTS.pop("cifar10-batches")
 SKETCHES: dict = DIGESTS.pop("sketches")
 BATCHES = "cifar-10-batches-py"  # the folder of these files, in root

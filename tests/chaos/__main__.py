@@ -48,7 +48,7 @@ def main() -> int:
             figures[name]["seconds"] = round(time.monotonic() - start)
             short = {k: len(v) if isinstance(v, list) else v for k, v in figures[name].items()}
             print(f"{name}: {json.dumps(short)}", flush=True)
-            options.output.write_text(json.dumps(figures, indent=1) + "\n")
+            options.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     failures = [failure for part in figures.values() for failure in part.get("failures", [])]
     for failure in failures:
         print(f"failure: {failure}", flush=True)

@@ -70,7 +70,7 @@ def session_processes(session: int) -> list[tuple[int, str]]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, _, _, session_of_process = (
-                (folder / "stat").read_text().rpartition(") ")[2].split()[:4]
+                (folder / "stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[:4]
             )
             if int(session_of_process) == session and state != "Z":
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()

@@ -95,7 +95,7 @@ def main(names) -> None:
         "idle": idle,
         "runs": rows,
     }
-    out.write_text(json.dumps(record, indent=1) + "\n")
+    out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -241,7 +241,9 @@ def test_a_method_that_real_nodes_cannot_run_is_refused(name, nodes, train):
 
 
 def test_the_readme_names_exactly_the_methods_that_are_refused():
-    text = (Path(__file__).parents[2] / "examples" / "flower" / "README.md").read_text()
+    text = (Path(__file__).parents[2] / "examples" / "flower" / "README.md").read_text(
+        encoding="utf-8"
+    )
     first = text.split("methods are refused, each with a sentence:")[1].split(". So are", 1)[0]
     assert {n for n in methods.names() if f"`{n}`" in first} == set(REFUSED)
     assert {9: "Nine"}[len(REFUSED)] + " methods are refused" in text

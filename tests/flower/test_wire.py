@@ -289,7 +289,9 @@ def test_the_example_takes_its_privacy_from_the_node_and_not_from_the_run(monkey
     from federation.client import load
 
     app = tomllib.loads(
-        (Path(load.__globals__["__file__"]).parents[1] / "pyproject.toml").read_text()
+        (Path(load.__globals__["__file__"]).parents[1] / "pyproject.toml").read_text(
+            encoding="utf-8"
+        )
     )
     run = app["tool"]["flwr"]["app"]["config"]
     privacy_of_run = {
