@@ -52,8 +52,13 @@ def check_writable(path: Path) -> None:
     """Raise an `InputError` if a file cannot be written, before hours are spent on what it is to hold."""
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file")
-    with lock(path):  # a file beside it
-        pass
+    trial = hidden_file(path, "trial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 @contextlib.contextmanager
