@@ -316,7 +316,10 @@ def test_the_address_comes_from_the_configuration(monkeypatch):
     monkeypatch.setattr(copies, "address", lambda: address)
     text = copies.text("01")
     assert text.count(address["url"]) >= 2 and "trunk" in text
-    assert yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"] not in text
+    assert (
+        yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
+        not in text
+    )
 
 
 @pytest.mark.parametrize("stem", STEMS)

@@ -87,7 +87,7 @@ def write(path, answers, **metadata):
         )
         new.source = answers.get(exercise, new.source)
         cells.append(new)
-    path.write_text(json.dumps(v4.new_notebook(cells=cells, metadata=metadata)))
+    path.write_text(json.dumps(v4.new_notebook(cells=cells, metadata=metadata)), encoding="utf-8")
 
 
 HANDOUT = [
@@ -107,12 +107,12 @@ def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, capsys):
         "except OSError as error:\n    pass\nopen('left', 'w')\nos.environ['HOME']\nos._exit(3)"
     )
     write(folder / "=dee.ipynb", {**RIGHT, "sizes/zero": crashing})
-    (folder / "notes.txt").write_text("hello")
-    (folder / "broken.ipynb").write_text("{")
+    (folder / "notes.txt").write_text("hello", encoding="utf-8")
+    (folder / "broken.ipynb").write_text("{", encoding="utf-8")
     write(folder / "of_chapter_1.ipynb", {})
-    text = (folder / "of_chapter_1.ipynb").read_text()
+    text = (folder / "of_chapter_1.ipynb").read_text(encoding="utf-8")
     text = text.replace("sizes/", "privacy/").replace("answer-sizes-", "")
-    (folder / "of_chapter_1.ipynb").write_text(text)
+    (folder / "of_chapter_1.ipynb").write_text(text, encoding="utf-8")
     stem, grades = grading.grade_folder(folder, limits=grading.Limits(seconds=150))
     assert stem == "04c_size_estimator"
     results = {g.name: g for g in grades}
@@ -129,7 +129,7 @@ def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, capsys):
         in results["of_chapter_1.ipynb"].note
     )
     grading.write_csv(grades, list(grading.checks_in(stem)), tmp_path / "grades.csv")
-    with (tmp_path / "grades.csv").open() as file:
+    with (tmp_path / "grades.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert rows[0]["submission"] == "'=dee.ipynb"
     assert [row["right"] for row in rows if row["submission"] == "ann.ipynb"] == ["3"]
@@ -149,9 +149,9 @@ def test_a_submission_that_never_ends_is_stopped(tmp_path):
 
 def test_edited_checks_and_the_solutions_module_are_noted(tmp_path, monkeypatch):
     write(tmp_path / "a.ipynb", {"sizes/zero": "from companion.teach.exercises import sizes"})
-    text = (tmp_path / "a.ipynb").read_text()
+    text = (tmp_path / "a.ipynb").read_text(encoding="utf-8")
     (tmp_path / "a.ipynb").write_text(
-        text.replace('check.answer(\\"sizes/zero\\", mine)', "print(1)")
+        text.replace('check.answer(\\"sizes/zero\\", mine)', "print(1)"), encoding="utf-8"
     )
     monkeypatch.setattr(grading, "execute", lambda cells, seed, limits: ([], ""))
     (result,) = grading.grade_folder(tmp_path)[1]
@@ -165,7 +165,7 @@ def test_a_folder_without_submissions_and_a_chapter_without_exercises_are_refuse
         grading.grade_folder(tmp_path)
     with pytest.raises(InputError, match="is no folder"):
         grading.grade_folder(tmp_path / "none")
-    (tmp_path / "a.txt").write_text("")
+    (tmp_path / "a.txt").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="no notebook that answers exercises"):
         grading.grade_folder(tmp_path)
     with pytest.raises(InputError, match="chapter 10a_own_data has no exercises"):
