@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from companion.runs import averaging, feature_errors, statistics
+from companion.runs import averaging, averaging_results, feature_errors, statistics
 from companion.runs.averaging import ARMS, MODELS, REFERENCE, SETTINGS
 
 # The features whose errors are drawn against the bytes of a client's answer, without noise.
@@ -19,6 +19,8 @@ DRAWN = (
     "output layer's gradient",
     "squeezed gradient",
 )
+SKETCH_ARM, PIVOTAL_ARM = "least variance, sketch", "local pivotal, sketch"
+SIMILARITY_ARM = "clustered by similarity"
 SEED_BYTES = 8  # what a client downloads to make w_0
 NOTHING = 5  # bytes: where the axis, which is logarithmic, shows an answer of 0 bytes
 STYLES = {
@@ -121,32 +123,126 @@ def check_asking(summary: pd.DataFrame) -> dict[str, bool]:
     }
 
 
-def draw_differences(differences: pd.DataFrame, budget: int) -> Figure:
-    """Draw points above MD sampling, both raw and both averaged: a panel per arm, a row per setting.
+def draw_differences(differences: pd.DataFrame, arm: str = SKETCH_ARM) -> Figure:
+    """Draw an arm's points above MD sampling, both raw and both averaged: a panel per budget, a row per setting.
 
     Args:
         differences: as `averaging_results.differences` returns it.
-        budget: in rounds.
+        arm: of `averaging.ARMS`.
     """
-    at_budget = differences[differences["budget"] == budget]
-    arms = {}
-    for arm in ARMS:
-        rows = at_budget[at_budget["arm"] == arm].assign(
-            title=lambda frame: frame["setting"].map(lambda name: SETTINGS[name].title)
-        )
-        if arm != REFERENCE and len(rows):
-            arms[arm] = {
-                model: rows[rows["model"] == model]
-                .set_index("title")[["mean", "low", "high"]]
-                .reindex([s.title for s in SETTINGS.values()])
-                for model in MODELS
-            }
-    xlabel = f"points above MD sampling, before round {budget}"
+    rows = differences[differences["arm"] == arm].assign(
+        title=lambda frame: frame["setting"].map(lambda name: SETTINGS[name].title)
+    )
+    titles = [setting.title for setting in SETTINGS.values()]
+    panels = {}
+    for budget in averaging.WINDOWS:
+        part = rows[rows["budget"] == budget]
+        panels[f"before round {budget}"] = {
+            model: part[part["model"] == model]
+            .set_index("title")[["mean", "low", "high"]]
+            .reindex(titles)
+            for model in MODELS
+        }
     figure = plots.panels(
-        plots.intervals, arms, MODEL_STYLES, reference=0, height=1.7, xlabel=xlabel
+        plots.intervals,
+        panels,
+        MODEL_STYLES,
+        reference=0,
+        height=1.7,
+        xlabel="points above MD sampling (0)",
     )
     plots.legend(figure, MODEL_STYLES)
     return figure
+
+
+def _at(table: pd.DataFrame, **keys) -> pd.Series:
+    """Return the only row of a table with these values in these columns."""
+    for column, value in keys.items():
+        table = table[table[column] == value]
+    (_, row), *others = table.iterrows()
+    assert not others, keys
+    return row
+
+
+def compute_averaging_numbers(accuracies: pd.DataFrame) -> dict[str, float | str]:
+    """Compute the numbers of chapter 10 on averaged models, for `glue_values`.
+
+    Args:
+        accuracies: as `averaging_results.accuracies` returns it.
+    """
+    own = averaging_results.gains_of_averaging(accuracies)
+    to_md = averaging_results.differences(accuracies)
+    to_md = to_md[to_md["model"] == "average"]
+
+    def lead(setting: str, budget: int, arm: str = SKETCH_ARM) -> str:
+        row = _at(to_md, setting=setting, budget=budget, arm=arm)
+        return statistics.format_interval(row["mean"], row["low"], row["high"], "+.1f")
+
+    def gain(setting: str, budget: int) -> float:
+        return _at(own, setting=setting, budget=budget, arm=REFERENCE)["mean"]
+
+    late = _at(to_md, setting="mnist", budget=300, arm=SKETCH_ARM)
+    return {
+        "averaged_md_early": gain("mnist", 75),
+        "averaged_md_late": gain("mnist", 300),
+        "averaged_md_fashion": gain("fashion-mnist", 300),
+        "averaged_lead_early": lead("mnist", 75),
+        "averaged_lead_late": statistics.format_interval(
+            late["mean"], late["low"], late["high"], "+.2f"
+        ),
+        "averaged_lead_fashion": lead("fashion-mnist", 300),
+        "averaged_pivotal_fashion": lead("fashion-mnist", 300, PIVOTAL_ARM),
+        "averaged_similarity_fashion": lead("fashion-mnist", 300, SIMILARITY_ARM),
+        "averaged_sketch_collapse": accuracies[
+            (accuracies["setting"] == "fashion-mnist")
+            & (accuracies["budget"] == 75)
+            & (accuracies["model"] == "average")
+            & (accuracies["arm"] == SKETCH_ARM)
+        ]["accuracy"].min(),
+    }
+
+
+def check_averaging(accuracies: pd.DataFrame) -> dict[str, bool]:
+    """Check what chapter 10 says of averaged models, by sentence."""
+    own = averaging_results.gains_of_averaging(accuracies)
+    to_md = averaging_results.differences(accuracies)
+    averaged = to_md[to_md["model"] == "average"]
+    sketch = averaged[averaged["arm"] == SKETCH_ARM].set_index(["setting", "budget"])
+    raw = to_md[(to_md["model"] == "raw") & (to_md["arm"] == SKETCH_ARM)]
+    raw = raw.set_index(["setting", "budget"])
+    md = own[own["arm"] == REFERENCE]
+    own_sketch = own[own["arm"] == SKETCH_ARM].set_index(["setting", "budget"])
+    to_similarity = averaging_results.differences(accuracies, SIMILARITY_ARM)
+    to_similarity = to_similarity[to_similarity["model"] == "average"]
+    early, late = (sketch.xs(budget, level="budget") for budget in averaging.WINDOWS)
+    on_mnist = [name for name in SETTINGS if name.startswith("mnist")]
+    best_late = averaged[(averaged["budget"] == 300) & averaged["setting"].isin(on_mnist)]
+    sketch_to_similarity = to_similarity[to_similarity["arm"] == SKETCH_ARM]
+    fashion = averaged[(averaged["setting"] == "fashion-mnist") & (averaged["budget"] == 300)]
+    fashion = fashion.set_index("arm")
+    label_lead = fashion.loc["least variance, label counts"]
+    return {
+        "always": bool((md["low"] > 0).all()),
+        "smaller": bool((sketch["mean"] < raw["mean"]).all()),
+        "early": bool((early.loc[on_mnist, "low"] > 0).all()),
+        "late": bool(
+            (late.loc[on_mnist, "mean"] < 0).all()
+            and (late.loc[["mnist", "mnist-0.1"], "high"] < 0).all()
+            and late.loc["mnist-equal", "high"] > 0
+            and (late.loc[on_mnist, "low"] > -0.7).all()
+        ),
+        "nobody": bool((best_late["low"] <= 0).all()),
+        "fashion": bool(fashion.loc[SKETCH_ARM, "low"] < 0 < fashion.loc[SKETCH_ARM, "mean"]),
+        "others": bool(
+            fashion.loc[PIVOTAL_ARM, "low"] > 1
+            and fashion.loc[SIMILARITY_ARM, "low"] > 1
+            and label_lead["low"] > 0
+        ),
+        "steady": bool((own_sketch.loc[on_mnist, "mean"].abs() < 0.25).all()),
+        "similarity": bool(
+            (sketch_to_similarity["low"] <= 0).all() and (to_similarity["low"] <= 1).all()
+        ),
+    }
 
 
 def tabulate_accuracies(accuracies: pd.DataFrame) -> pd.DataFrame:

@@ -81,11 +81,12 @@ def accuracies(folder="results") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["setting", "arm", "model", "budget", "seed", "accuracy"])
 
 
-def differences(table: pd.DataFrame) -> pd.DataFrame:
-    """Compare every arm with MD sampling in points, both raw or both averaged, paired by seed, 95 % intervals.
+def differences(table: pd.DataFrame, against: str = REFERENCE) -> pd.DataFrame:
+    """Compare every arm with another in points, both raw or both averaged, paired by seed, 95 % intervals.
 
     Args:
         table: as `accuracies` returns it.
+        against: the other arm, MD sampling by default.
 
     Returns:
         One row per setting, arm, model and budget: `mean`, `low`, `high`, the number of `seeds`.
@@ -94,8 +95,26 @@ def differences(table: pd.DataFrame) -> pd.DataFrame:
     for key, part in table.groupby(["setting", "model", "budget"], sort=False):
         wide = part.pivot(index="seed", columns="arm", values="accuracy")
         for arm in ARMS:
-            if arm in wide and arm != REFERENCE:
-                paired = statistics.paired_difference(wide[arm], wide[REFERENCE])
+            if arm in wide and arm != against:
+                paired = statistics.paired_difference(wide[arm], wide[against])
                 rows.append((*key, arm, *paired.interval, paired.pairs))
     names = ["setting", "model", "budget", "arm", "mean", "low", "high", "seeds"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def gains_of_averaging(table: pd.DataFrame) -> pd.DataFrame:
+    """Compare the averaged model of every arm with its raw one in points, paired by seed, 95 % intervals.
+
+    Args:
+        table: as `accuracies` returns it.
+
+    Returns:
+        One row per setting, arm and budget: `mean`, `low`, `high`, the number of `seeds`.
+    """
+    rows = []
+    for key, part in table.groupby(["setting", "arm", "budget"], sort=False):
+        wide = part.pivot(index="seed", columns="model", values="accuracy")
+        paired = statistics.paired_difference(wide["average"], wide["raw"])
+        rows.append((*key, *paired.interval, paired.pairs))
+    names = ["setting", "arm", "budget", "mean", "low", "high", "seeds"]
     return pd.DataFrame(rows, columns=names)

@@ -1,0 +1,136 @@
+"""Chapter 10's figure and tables of the second comparison: averaged models, megabytes saved, headroom."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from companion.pages import plots
+from companion.runs import comparison, statistics
+from companion.runs.comparison import Setting
+
+# What a design asks of clients besides the update of those who take part, by arm; for the rest nothing.
+ASKED = {
+    "least-variance": "64 numbers, once",
+    "local-pivotal": "64 numbers, once",
+    "least-variance, labels": "noisy label counts, once",
+    "fedsts": "a gradient, every 10 rounds",
+    "fedstas": "a gradient, every 10 rounds",
+    "fedstas-unbiased": "a gradient, every 10 rounds",
+    "power-of-choice": "losses of some, each round",
+    "scaffold": "control variates, as large as a model",
+    "all clients": "everybody takes part",
+}
+LABELS = {
+    "md": "MD sampling",
+    "fedavg": "FedAvg",
+    "clustered-similarity": "clustered by similarity",
+    "hics-fl": "HiCS-FL",
+    "least-variance": "least variance, sketch",
+    "least-variance, updates": "least variance, last updates",
+    "least-variance, labels": "least variance, label counts (ε = 1)",
+    "local-pivotal": "local pivotal, sketch",
+    "fedsts": "FedSTS, as written",
+    "fedstas": "FedSTaS, as written",
+    "fedstas-unbiased": "FedSTaS, corrected",
+    "fedvarp": "FedVARP",
+    "scaffold": "SCAFFOLD",
+    "power-of-choice": "power of choice",
+    "all clients": "all clients",
+}
+
+
+def load(settings: dict[str, Setting]) -> pd.DataFrame:
+    """Compute the outcomes of all settings whose reference is recorded: see `comparison.outcomes`."""
+    recorded = comparison.load_runs()
+    tables = [comparison.outcomes(setting, recorded) for setting in settings.values()]
+    return pd.concat([table for table in tables if len(table)], ignore_index=True)
+
+
+def draw_ratios(gains: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
+    """Draw the megabytes to MD's accuracy, relative to MD's, of averaged models: a panel per setting, a row per arm.
+
+    Hollow dots are lower bounds: some runs do not hold that accuracy with all that they send.
+
+    Args:
+        gains: as `comparison.compare` returns them, against MD.
+        settings: by name, those that are drawn.
+    """
+    rows = gains[(gains["outcome"] == "ratio") & (gains["model"] == "average")]
+    panels, series = {}, ("held in all seeds", "a lower bound")
+    for name, part in rows.groupby("setting", sort=False):
+        part = part[part["arm"] != comparison.ALL_CLIENTS].sort_values("mean")
+        table = part.set_index(part["arm"].map(LABELS.get))[["mean", "low", "high"]]
+        is_held = (part["reached"] == part["seeds"]).to_numpy()
+        panels[settings[name].title] = {
+            series[0]: table.where(is_held[:, None]),
+            series[1]: table.where(~is_held[:, None]),
+        }
+    styles = {
+        series[0]: plots.Style(plots.BLACK, "", "o"),
+        series[1]: plots.Style(plots.BLACK, "", "o", hollow=True),
+    }
+    figure = plots.panels(
+        plots.intervals,
+        panels,
+        styles,
+        reference=1,
+        spread=0.0,
+        height=3.0,
+        xlabel="megabytes to MD's accuracy (MD = 1)",
+    )
+    plots.legend(figure, styles)
+    return figure
+
+
+def tabulate(table: pd.DataFrame, settings: dict[str, Setting]) -> pd.DataFrame:
+    """Tabulate the averaged models of all settings: a row per setting and arm, the most accurate first.
+
+    Args:
+        table: as `comparison.outcomes` returns it, of all settings.
+        settings: by name.
+    """
+    rows = []
+    for name, part in table[table["model"] == "average"].groupby("setting", sort=False):
+        reference = settings[name].reference
+        gains = comparison.compare(part, reference).set_index(["arm", "outcome"])
+        shares = comparison.headroom(part, reference).set_index("arm")["share"]
+        means = part.groupby("arm").agg(
+            lr=("lr", "first"), schedule=("schedule", "first"), large=("large", "mean")
+        )
+        for arm, mean in means.sort_values("large", ascending=False).iterrows():
+            row = {
+                "setting": settings[name].title,
+                "design": LABELS.get(str(arm), arm),
+                "asks for": ASKED.get(str(arm), "nothing" if arm in LABELS else ""),
+                "rate": f"{mean['lr']:g}, {mean['schedule']}",
+                "accuracy": f"{mean['large']:.1f}",
+            }
+            for outcome, form in (("small", "+.1f"), ("large", "+.1f"), ("ratio", ".2f")):
+                cell = "–"
+                if arm != reference:
+                    gain = gains.loc[(arm, outcome)]
+                    cell = statistics.format_interval(gain["mean"], gain["low"], gain["high"], form)
+                    bound = outcome == "ratio" and gain["reached"] < gain["seeds"]
+                    cell = f"≥ {cell}" if bound else cell
+                row[
+                    {
+                        "small": "points, quarter budget",
+                        "large": "points, budget",
+                        "ratio": "bytes",
+                    }[outcome]
+                ] = cell
+            row["share of headroom"] = f"{shares[arm]:.2f}" if arm in shares else "–"
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def list_missing(settings: dict[str, Setting]) -> pd.DataFrame:
+    """List, from the records themselves, the settings and how many of their runs of evaluation are recorded."""
+    recorded, rows = comparison.load_runs(), []
+    for setting in settings.values():
+        lacking = comparison.missing(setting, recorded)
+        planned = len(setting.arms) * len(setting.evaluation_seeds)
+        runs = planned - sum(map(len, lacking.values()))
+        rows.append({"setting": setting.title, "runs": planned, "recorded": runs})
+    return pd.DataFrame(rows)
