@@ -7,6 +7,7 @@
 #   make notebooks                           write notebooks/ipynb/: the chapters as plain notebooks, to be run elsewhere
 #   make gpu [ARGS="..."]                    a GPU beside the CPU: results, seconds; into benchmarks/gpu.json
 #   make times [ARGS="..."]                  each notebook in plain papermill, a line each; goes on where it stopped
+#   make parameters [ARGS="..."]             chapters with parameters drawn at random: what their pages say; 40 sets, some minutes
 #   make chaos [ARGS="..."]                  kills, flipped bits, nonsense: half an hour; figures in tests/chaos/figures.json
 #   make chaos-quick                         two minutes of it, as CI runs it; writes no figures
 #   make format                              ruff: format, and lint with fixes
@@ -21,7 +22,7 @@ export FEDSTAS_PROFILE := $(PROFILE)
 # Book and tests start many interpreters: bytecode is stored, or each would compile torch's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: book test check format-check lint types fast test-flower notebooks gpu times chaos chaos-quick format figure lock clean help
+.PHONY: book test check format-check lint types fast test-flower notebooks gpu times parameters chaos chaos-quick format figure lock clean help
 
 book: .venv/.ready
 	.venv/bin/doit
@@ -55,6 +56,9 @@ gpu: .venv/.ready
 
 times: .venv/.ready
 	.venv/bin/python -m benchmarks.notebooks --json benchmarks/notebooks.json $(ARGS)
+
+parameters: .venv/.ready
+	.venv/bin/python -m companion.pages.random_parameters --sets 40 $(ARGS)
 
 chaos: .venv/.ready
 	.venv/bin/python tests/chaos tests/chaos/figures.json $(ARGS)

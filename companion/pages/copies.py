@@ -59,6 +59,9 @@ FOLDED = {  # tags of cells whose code the page folds or leaves out -> the title
 }
 
 
+MINUTES = {1: 5, 2: 10, 3: 20}  # to plan for an exercise of a level
+
+
 class CopiedMarkdown(markdown.PlainMarkdown):
     """Plain Markdown of a notebook: placeholders stand for glued values, links lead to where a single file is read.
 
@@ -75,6 +78,15 @@ class CopiedMarkdown(markdown.PlainMarkdown):
     def value(self, key: str, form: str) -> str:
         """Return the placeholder of a glued value."""
         return f"⟨{key}:{form}⟩" if form else f"⟨{key}⟩"
+
+    def directive(self, block: myst.Block) -> str:
+        """Return a directive in plain Markdown; an exercise with the minutes to plan for it."""
+        text = super().directive(block)
+        level = re.search(r"[Ll]evel\s+(\d)", block.body) if block.name == "exercise" else None
+        if level:
+            heading, _, rest = text.partition("\n")
+            text = f"{heading}\n\n*Plan {MINUTES[int(level[1])]} minutes.*\n{rest}"
+        return text
 
     def solution_heading(self, exercise: str) -> str:
         """Return the heading of the solution of the exercise with this label."""

@@ -144,7 +144,7 @@ def find_faults(nb) -> list[str]:
     between two equal numbers, a plural of one, and empty headings.
     """
     faults = []
-    for text in _shown_texts(nb):
+    for text in shown_texts(nb):
         for what, pattern in FAULTS.items():
             for match in pattern.finditer(text):
                 around = text[max(0, match.start() - 40) : match.end() + 40]
@@ -178,7 +178,7 @@ FAULTS = {
 }
 
 
-def _shown_texts(nb) -> list[str]:
+def shown_texts(nb) -> list[str]:
     """Return the texts that a notebook shows: its Markdown cells, without code, and its cells' outputs."""
     texts = []
     for cell in nb.cells:

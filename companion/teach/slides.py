@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from companion.pages import chapters, drawing, markdown, myst, parameters
+from companion.pages import chapters, drawing, glued, markdown, myst, parameters
 from companion.runs.atomic import write
 from companion.teach import teaching
 from fedstas.errors import InputError
@@ -150,8 +150,8 @@ def read_page(stem: str) -> tuple[list[myst.Part], SlideBuilder]:
     page = executed_page(stem)
     parts = myst.parts(nbformat.read(page, as_version=4).cells)
     labels = myst.reference_texts(block for part in parts for block in part.blocks)
-    plain = SlideMarkdown(teaching.glued_values(stem), labels)
-    return parts, SlideBuilder(plain, teaching.glued_outputs(page))
+    plain = SlideMarkdown(glued.glued_values(page), labels)
+    return parts, SlideBuilder(plain, glued.glued_outputs(page))
 
 
 def figure_slides(stem: str, figure: str) -> list[Slide]:

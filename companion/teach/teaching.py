@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import ast
 import itertools
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 from companion.pages import chapters, copies, myst, parameters
 from companion.runs.atomic import write
@@ -128,33 +126,6 @@ def _stub(solution: ast.Module, variable: str | None) -> tuple[str, str]:
         if isinstance(node, ast.FunctionDef) and node.name == variable:
             return f"def {node.name}({ast.unparse(node.args)}):\n    ...", node.name
     return "mine = ...", "mine"
-
-
-def glued_values(chapter: str) -> dict[str, Any]:
-    """Read the numbers and words that the chapter's executed page glued, by name."""
-    page = parameters.ROOT / "book" / "chapters" / f"{chapters.find(chapter)}.ipynb"
-    values = {}
-    for name, record in glued_outputs(page).items():
-        text = "".join(record.get("text/plain", ""))
-        try:
-            values[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            values[name] = text
-    return values
-
-
-def glued_outputs(page: Path) -> dict[str, dict]:
-    """Read what an executed page glued, {name: {mime type: data}}; {} if there is no page."""
-    if not page.is_file():
-        return {}
-    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
-    outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    records = {}
-    for output in outputs:
-        if name := output.get("metadata", {}).get("scrapbook", {}).get("name"):
-            data = output["data"].items()
-            records[name] = {k.removeprefix("application/papermill.record/"): v for k, v in data}
-    return records
 
 
 def _finish(nb, chapter: str, version: str):
