@@ -42,7 +42,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
 from companion import ch02, chapters, check, plots, statistics
-from companion.pages.prose import count, expect, glue_figure, glue_values, is_as_in, table
+from companion.pages.prose import expect, glue_figure, glue_values, is_as_in, table
 from fedstas import allocation, engine, methods, models, partition, simulation, tasks, theory
 from fedstas.compression import squeeze
 from fedstas.stratification import within_stratum_std, stratify
@@ -220,8 +220,7 @@ glue_figure(
 )
 error, error_same = 100 * relative_error(G, Z), 100 * np.median(relative_error(G, full.restore()))
 sent, dearer = squeezed.bits / (32 * d), full.bits / squeezed.bits
-glue_values("ch2", sent=100 * sent, bits=squeezed.bits / d, same=2**code)
-glue_values("ch2", code=count(code, "bit"))
+glue_values("ch2", sent=100 * sent, bits=squeezed.bits / d, code=code, same=2**code)
 glue_values("ch2", error=np.median(error), error_high=error.max(), error_same=error_same)
 glue_values("ch2", biggest_share=100 * shares.max())
 expect("Nearly all of it", np.median(error) < 10, lost=np.median(error))
@@ -256,7 +255,7 @@ expect("and would lose far less", dearer < 1.1 and fewer < 0.6, bits=dearer, err
 #
 # With {glue:text}`ch2_levels` levels and {glue:text}`ch2_d:,` entries that is {glue:text}`ch2_bits:.2f` bits an entry, or
 # {glue:text}`ch2_sent:.0f` % of plain floats. The median client loses {glue:text}`ch2_error:.1f` % of its squared norm, the worst
-# {glue:text}`ch2_error_high:.1f` %. Bits are whole: codes of {glue:text}`ch2_code` can name {glue:text}`ch2_same` levels. That many would
+# {glue:text}`ch2_error_high:.1f` %. Bits are whole: codes of {glue:text}`ch2_code` bits can name {glue:text}`ch2_same` levels. That many would
 # cost hardly more, and would lose far less: {glue:text}`ch2_error_same:.1f` %.
 #
 # ```{admonition} As written: journal, Algorithms 1 and 2

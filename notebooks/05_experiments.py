@@ -552,7 +552,7 @@ display(ch05.fold_table("CIFAR-100 0.1, equal sizes, by method and rate", *equal
 
 # %% tags=["remove-cell"]
 glue_values("ch5", equal_md=level["md"], **ch05.format_equal_size_gaps(behind), **trials)
-expect("all learn, and no run diverged", bool((final(five) > 5).all(None)))
+expect("all learn, and no run diverged", bool((final(five) > 5).all(axis=None)))
 expect("each ends below MD", max(high for _, _, high in behind.values()) < 0)
 expect("only the corrected method's loss is", [*sure] == ["fedstas-unbiased"])
 expect("could not tell 0.1 from 0.3", abs(trials["equal_near"] - trials["equal_chosen"]) < 0.01)

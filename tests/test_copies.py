@@ -195,6 +195,10 @@ def test_a_text_has_the_numbers_of_the_run_whenever_they_are_computed(kernel):
     glue = "import myst_nb; myst_nb.glue({!r}, {}, display=False)"
     before = set(shell.user_ns)
     assert shell.run_cell(glue.format("ch7_gain", 0.25)).success
+    assert (
+        live_text.format_text("⟨a⟩ bits, ⟨b:.0f⟩\nstrata, ⟨a⟩", {"a": 1, "b": 1.2}, {})
+        == "1 bit, 1\nstratum, 1"
+    )
     text = "%%text\n#@title T\nGains ⟨ch7_gain:.1%⟩, and then\n> they ⟨ch7_late⟩ fall."
     assert shell.run_cell(text).success
     assert shown["text-0"] == "Gains 25.0%, and then\n> they ⟨late⟩ fall."

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from companion.pages import chapters, expectations, myst, parameters
+from companion.pages import chapters, expectations, live_text, myst, parameters
 from companion.pages.expectations import expect, list_failures, mark, pattern, remove_failures
 
 
@@ -138,6 +138,15 @@ def test_a_failed_sentence_is_marked_in_a_readers_run_and_stops_the_build_at_the
         "    “fewer clients than eight” (clients = None)",
     ]
     assert not page.exists()
+
+
+def test_a_noun_after_a_value_of_one_is_in_the_singular():
+    data = {"application/papermill.record/text/plain": "1.2"}
+    glued = new_output("display_data", data, metadata={"scrapbook": {"name": "a"}})
+    text = "In {glue:text}`a:.0f`\nrounds, {glue:text}`a:.1f` points, {glue:text}`b` bits."
+    nb = new_notebook(cells=[new_markdown_cell(text), new_code_cell("1", outputs=[glued])])
+    live_text.use_singular(nb)
+    assert nb.cells[0].source == text.replace("rounds", "round")
 
 
 def list_asserted_sentences(stem: str) -> list[str]:

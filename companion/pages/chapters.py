@@ -288,6 +288,7 @@ def run(
             + "\n".join(f"    “{words}” ({values})" for words, values in failed)
         )
     expectations.mark(nb, failed)
+    live_text.use_singular(nb)
     nb.metadata["fedstas"] = {
         "chapter": chapter,
         "profile": effective["profile"],

@@ -15,9 +15,11 @@ import os
 import re
 from typing import Any
 
-from companion.pages import expectations, markdown, myst, parameters
+from companion.pages import expectations, glued, markdown, myst, parameters
 
-PLACEHOLDER = re.compile(r"⟨(\w+)(?::([^⟩]*))?⟩")  # ⟨name⟩ or ⟨name:format⟩
+NOUNS = "bits|clients|rounds|seeds|strata|examples|levels|draws|points|lengths|reports|participants"
+AND_NOUN = rf"(?:(\s+)({NOUNS})\b)?"
+PLACEHOLDER = re.compile(rf"⟨(\w+)(?::([^⟩]*))?⟩{AND_NOUN}")  # ⟨name⟩ or ⟨name:format⟩
 TITLE = "#@title Text with the numbers of this run"  # Colab folds a cell that begins so
 DIRECTIVE = re.compile(r"^[`:]{3,}\{", re.MULTILINE)
 
@@ -37,11 +39,33 @@ def format_text(text: str, values: dict[str, Any], failed: dict[str, str]) -> st
 
     def value(match: re.Match) -> str:
         """Return a placeholder's value in its format."""
+        space, noun = match[3] or "", match[4] or ""
         if match[1] not in values:
-            return f"⟨{short_name(match[1])}⟩"
-        return markdown.format_glued(values[match[1]], match[2] or "")
+            return f"⟨{short_name(match[1])}⟩{space}{noun}"
+        shown = markdown.format_glued(values[match[1]], match[2] or "")
+        return f"{shown}{space}{singular(noun) if shown == '1' else noun}"
 
     return PLACEHOLDER.sub(value, text)
+
+
+def singular(noun: str) -> str:
+    """Return the singular of one of the NOUNS; "" of none."""
+    return "stratum" if noun == "strata" else noun.removesuffix("s")
+
+
+def use_singular(nb) -> None:
+    """Put nouns after a glued value that reads 1 into the singular, in the text of an executed chapter."""
+    values = glued.values_of(nb.cells)
+    pattern = re.compile(rf"(\{{glue:text\}}`(\w+)(?::([^`]*))?`\s+)({NOUNS})\b")
+
+    def replace(match: re.Match) -> str:
+        """Return a value's role with its noun in the right number."""
+        shown = markdown.format_glued(values.get(match[2], ""), match[3] or "")
+        return match[1] + (singular(match[4]) if shown == "1" else match[4])
+
+    for cell in nb.cells:
+        if cell.cell_type == "markdown":
+            cell.source = pattern.sub(replace, cell.source)
 
 
 def short_name(key: str) -> str:
@@ -171,25 +195,27 @@ FAULTS = {
     "a range of one number": re.compile(
         r"\bfrom (\d[\d.,]*) ?(?:%|points|MB)? to \1(?![\d.,]*\d) ?(?:%|points|MB)?"
     ),
-    "a plural of one": re.compile(
-        r"(?<![\d.,·^−-])\b1 (?:bits|clients|rounds|seeds|strata|examples|levels|draws|points|lengths)\b"
-    ),
+    "a plural of one": re.compile(rf"(?<![\d.,·^−-])\b1\s(?:{NOUNS})\b"),
     "an empty comment or heading": re.compile(r"^#+ *$", re.MULTILINE),
 }
 
 
-def shown_texts(nb) -> list[str]:
-    """Return the texts that a notebook shows: its Markdown cells, without code, and its cells' outputs."""
+def shown_texts(nb, whole: bool = False) -> list[str]:
+    """Return the texts that a notebook shows: its Markdown cells and its cells' outputs.
+
+    Args:
+        whole: with code and formulas in the text, which otherwise leave an empty code span.
+    """
     texts = []
     for cell in nb.cells:
         if cell.cell_type == "markdown":
-            texts.append(CODE_OR_FORMULA.sub("``", cell.source))
+            texts.append(cell.source if whole else CODE_OR_FORMULA.sub("``", cell.source))
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             text = "".join(output.get("text", "") or data.get("text/markdown", ""))
             if not text and not set(data) & {"image/svg+xml", "image/png", "text/html"}:
                 text = "".join(data.get("text/plain", ""))
-            if "text/markdown" in data:
+            if "text/markdown" in data and not whole:
                 text = CODE_OR_FORMULA.sub("``", text)
             texts.append(text)
     return texts

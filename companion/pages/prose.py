@@ -56,11 +56,6 @@ def glue_values(chapter: str, /, **values: Any) -> None:
         myst_nb.glue(f"{chapter}_{key}", value, display=False)
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 bit`, `2 bits`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def is_larger_as_shown(larger: float, smaller: float, form: str) -> bool:
     """Return whether a number is still larger than another when both are shown in this format."""
     shown = [float(format(x, form).rstrip("%").replace(",", "")) for x in (larger, smaller)]

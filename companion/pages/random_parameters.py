@@ -78,7 +78,9 @@ def as_read(page: Path):
 
 def text_of(nb) -> str:
     """Return all that a notebook shows as text."""
-    return "\n\n".join(text.strip() for text in live_text.shown_texts(nb) if text.strip())
+    return "\n\n".join(
+        text.strip() for text in live_text.shown_texts(nb, whole=True) if text.strip()
+    )
 
 
 def try_set(stem: str, values: dict[str, Any], to: Path | None) -> list[str]:
