@@ -175,10 +175,14 @@ class MaxCutPartition:
                 self.assign(k, int(other))
                 self.assign(members[best], own)
 
+    def place_first(self, k) -> None:
+        """Assign client k, which is in no stratum, to the stratum where it costs least."""
+        self.assign(k, int(self.costs(k[None]).argmin()))
+
     def place(self, order) -> None:
         """Assign each client to the stratum where it costs least, again and again until no client moves."""
         for k in order[self.labels[order] < 0]:
-            self.assign(k, int(self.costs(k[None]).argmin()))
+            self.place_first(k)
         at = 0
         while move := self.next_move(order, at):
             at, stratum = move
@@ -193,7 +197,9 @@ def replace_rows(table, minima, rows, values) -> None:
     # Only where a replaced row had the minimum, and has a larger number now, must the whole column be searched.
     risen = (before == minima) & (after > before)
     np.minimum(minima, after, out=minima)
-    minima[risen] = table[:, risen].min(0)
+    risen = risen.nonzero()[0]
+    if len(risen):
+        minima[risen] = table.take(risen, axis=1).min(0)
 
 
 class MaxCutTables(MaxCutPartition):
@@ -226,6 +232,15 @@ class MaxCutTables(MaxCutPartition):
     def inner_products(self, k, strata) -> np.ndarray:
         return self.inner[strata].take(k, axis=1).T
 
+    def place_first(self, k: int) -> None:
+        # The operations of `costs`, for a client that is in no stratum.
+        costs = self.b[k] * self.sums[:, 0]
+        costs += self.sums[:, 1]
+        costs -= 2 * self.inner[:, k]
+        costs *= self.q[k]
+        costs /= self.unit
+        self.assign(k, int(np.rint(costs, out=costs).argmin()))
+
     def assign(self, k: int, h: int) -> None:
         old = self.labels[k]
         super().assign(k, h)
@@ -239,17 +254,25 @@ class MaxCutTables(MaxCutPartition):
         """Compute the costs of all clients in the strata that have changed."""
         strata = self.stale_costs.nonzero()[0]
         if len(strata):
-            costs = self.costs(self.everyone, strata).T
-            replace_rows(self.cost_table, self.least_cost, strata, costs)
+            # The operations of `costs`, with a row for each stratum.
+            costs = self.sums[strata, 0, None] * self.b
+            costs += self.sums[strata, 1, None]
+            costs -= 2 * self.inner[strata]
+            costs *= self.q
+            costs -= (self.labels == strata[:, None]) * self.self_cost
+            costs /= self.unit
+            replace_rows(self.cost_table, self.least_cost, strata, np.rint(costs, out=costs))
             self.stale_changes[strata], self.stale_costs[strata] = True, False
 
     def next_move(self, order, at: int) -> tuple[int, int] | None:
         self.renew_costs()
-        now = self.cost_table[self.labels, self.everyone]
-        places = (self.least_cost <= now - MIN_GAIN)[order].nonzero()[0]
-        if not len(places):
-            return None
-        place = int(places[places.searchsorted(at) % len(places)])  # the first from `at`, and round
+        now = self.cost_table.take(self.labels * len(self.labels) + self.everyone)
+        improves = (self.least_cost <= now - MIN_GAIN).take(order)
+        place = at % len(order) + int(improves[at % len(order) :].argmax())
+        if not improves[place]:
+            place = int(improves.argmax())  # round
+            if not improves[place]:
+                return None
         return place, int(self.cost_table[:, order[place]].argmin())
 
     def renew_changes(self) -> None:
