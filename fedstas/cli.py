@@ -71,12 +71,17 @@ NETWORK = Annotated[
 PARTITION = Annotated[
     str,
     _option(
-        "iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural; or FILE.npy or FILE.csv:COLUMN, the "
-        "client of each training example"
+        "iid, dirichlet, dirichlet_fixed_size, by_class, k_classes, shards, lognormal, natural; or FILE.npy or "
+        "FILE.csv:COLUMN, the client of each training example, or FILE.json, {client: [indices]}"
     ),
 ]
 CONCENTRATION = Annotated[float | None, _option("of the Dirichlet partitions  [default: 0.01]")]
 SIGMA = Annotated[float | None, _option("of the log-normal partition  [default: 1.0]")]
+LEAST = Annotated[
+    int | None, _option("least number of a client's examples, with dirichlet and lognormal")
+]
+SHARDS = Annotated[int | None, _option("of the partition shards  [default: 2]")]
+CLASSES = Annotated[int | None, _option("of the partition k_classes  [default: 2]")]
 CLIENTS = Annotated[int | None, _option("number of clients  [default: 100, or all of a file]")]
 PARTICIPANTS = Annotated[int, _option("participants of a round, m")]
 METHOD = Annotated[
@@ -86,7 +91,7 @@ METHOD = Annotated[
         autocompletion=_complete_method,
     ),
 ]
-DEVICE = Annotated[str, _option("where to train: auto, cpu or cuda")]
+DEVICE = Annotated[str, _option("where to train: auto, cpu, cuda, cuda:1 or mps")]
 
 
 @app.command()
@@ -97,6 +102,9 @@ def run(
     partition: PARTITION = "dirichlet",
     concentration: CONCENTRATION = None,
     sigma: SIGMA = None,
+    least: LEAST = None,
+    shards_per_client: SHARDS = None,
+    classes_per_client: CLASSES = None,
     clients: CLIENTS = None,
     sizes: Annotated[str, _option("of dirichlet_fixed_size, SIZExCLIENTS: 100x10,250x90")] = "",
     clients_per_round: PARTICIPANTS = 10,
@@ -154,7 +162,14 @@ def run(
         raise InputError(f"--out {out}: the history is one file of parquet, so name it *.parquet")
     _check_writable(out)
     torch_device = tasks.find_device(device)
-    make_partition = _partition_maker(partition, concentration, sigma)
+    make_partition = _partition_maker(
+        partition,
+        concentration=concentration,
+        sigma=sigma,
+        least=least,
+        shards_per_client=shards_per_client,
+        classes_per_client=classes_per_client,
+    )
     data = tasks.load(task, network=network)
     federation = make_partition(
         data.train_y, clients=clients, seed=seed, users=data.users, sizes=sizes
@@ -204,18 +219,19 @@ def run(
         raise failure
 
 
-def _partition_maker(partition: str, concentration: float | None, sigma: float | None):
-    """Return `partition.make` for a partition; `InputError` for a setting that it does not have."""
+def _partition_maker(partition: str, **options):
+    """Return `partition.make` for a partition with those options that are not None; `InputError` for one that it does
+    not have."""
     from fedstas.sim import partition as partitions
 
     if not (in_file := user_code.TABLE.fullmatch(partition)):
-        check_choice("partition", partition, [*partitions.names(), "FILE.npy", "FILE.csv:COLUMN"])
+        check_choice("partition", partition, [*partitions.names(), *partitions.FILES])
     parameters = {} if in_file else inspect.signature(getattr(partitions, partition)).parameters
-    options = {"concentration": concentration, "sigma": sigma}
     settings: dict[str, Any] = {key: v for key, v in options.items() if v is not None}
     for key in settings:
         if key not in parameters:
-            raise InputError(f"--{key} is of no use: partition {partition} has no {key}")
+            option = key.replace("_", "-")
+            raise InputError(f"--{option} is of no use: partition {partition} has no {key}")
     return functools.partial(partitions.make, partition, **settings)
 
 
@@ -304,6 +320,9 @@ def variance(
     partition: PARTITION = "dirichlet",
     concentration: CONCENTRATION = None,
     sigma: SIGMA = None,
+    least: LEAST = None,
+    shards_per_client: SHARDS = None,
+    classes_per_client: CLASSES = None,
     clients: CLIENTS = None,
     clients_per_round: PARTICIPANTS = 10,
     rounds: Annotated[int, _option("rounds of training before the round that is measured")] = 0,
@@ -328,7 +347,14 @@ def variance(
     compared = {name.strip(): methods.parse(name) for name in designs.split(",")}
     trained = methods.parse(method)
     _check_writable(out)
-    make_partition = _partition_maker(partition, concentration, sigma)
+    make_partition = _partition_maker(
+        partition,
+        concentration=concentration,
+        sigma=sigma,
+        least=least,
+        shards_per_client=shards_per_client,
+        classes_per_client=classes_per_client,
+    )
     data = tasks.load(task, network=network).to(tasks.find_device(device))
     arguments: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}
     arguments |= {"method": trained, "device": device}

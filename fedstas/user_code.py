@@ -20,7 +20,9 @@ from fedstas import config
 from fedstas.errors import Diverged, InputError
 
 FILE = re.compile(r"(.+\.py)(?::(\w+))?")
-TABLE = re.compile(r"(.+\.npy)|(.+\.csv):(.+)")  # files that name the client of each example
+TABLE = re.compile(
+    r"(.+\.(?:npy|json))|(.+\.csv):(.+)"
+)  # files that name the client of each example
 # Classes that this process has loaded from the user's files, by name and SHA-256 of the file.
 _LOADED: dict[tuple[str, str], type] = {}
 
@@ -125,7 +127,7 @@ def _load_file(file: str, what: str, kind: str) -> ModuleType:
 
 
 def file_of(spec) -> str:
-    """Return the user's file that `spec` names, FILE.py, FILE.npy or FILE.csv; "" if it names none."""
+    """Return the user's file that `spec` names, FILE.py, FILE.npy, FILE.json or FILE.csv; "" if it names none."""
     match = FILE.fullmatch(str(spec)) or TABLE.fullmatch(str(spec))
     return next(filter(None, match.groups())) if match else ""
 

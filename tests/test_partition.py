@@ -115,6 +115,60 @@ def test_by_class_gives_one_class_to_each_client():
     check_federation(federation, LABELS)
 
 
+@given(labels=label_arrays, data=st.data(), seed=st.integers(0, 2**20))
+def test_shards_are_consecutive_pieces_of_the_examples_by_class(labels, data, seed):
+    clients = data.draw(st.integers(1, len(labels)))
+    each = data.draw(st.integers(1, len(labels) // clients))
+    federation = partition.shards(labels, clients, each, seed)
+    assert sorted(np.concatenate(federation.shards)) == list(range(len(labels)))
+    check_federation(federation, labels)
+    low, high = len(labels) // (clients * each), -(-len(labels) // (clients * each))
+    assert each * low <= federation.sizes.min() <= federation.sizes.max() <= each * high
+
+
+def test_two_shards_of_mcmahans_setting_are_of_two_classes_at_most():
+    """100 clients, 200 shards of 300; a class of 6,000 examples is 20 shards."""
+    federation = partition.shards(np.repeat(np.arange(10), 6000), 100, 2, seed=0)
+    assert federation.sizes.tolist() == [600] * 100
+    classes = (federation.label_counts > 0).sum(1)
+    # Both shards of a client are of one class with probability 19/199: 9.5 of 100 on average.
+    assert classes.max() == 2 and 0 < (classes == 1).sum() < 25
+
+
+@given(classes=st.integers(1, 7), data=st.data(), seed=st.integers(0, 2**20))
+def test_k_classes_gives_each_client_k_classes_and_each_class_equally_many_clients(
+    classes, data, seed
+):
+    k = data.draw(st.integers(1, classes))
+    clients = data.draw(st.integers(-(-classes // k), 12))
+    labels = np.repeat(np.arange(classes), 15)
+    federation = partition.k_classes(labels, clients, k, seed)
+    assert sorted(np.concatenate(federation.shards)) == list(range(len(labels)))
+    check_federation(federation, labels)
+    holds = federation.label_counts > 0
+    assert (holds.sum(1) == k).all() and np.ptp(holds.sum(0)) <= 1
+    for of_class in federation.label_counts.T:
+        assert np.ptp(of_class[of_class > 0]) <= 1
+
+
+def test_with_a_least_size_partitions_are_drawn_until_each_client_has_it():
+    """The first partition that has it is the one of all that are drawn: a class is lost by none [FL-bench 110]."""
+    for make in (
+        lambda least, seed: partition.dirichlet(LABELS, 8, 0.5, seed, least),
+        lambda least, seed: partition.lognormal(LABELS, 8, 1.0, seed, least),
+    ):
+        federations = [make(20, seed) for seed in range(20)]
+        assert min(f.sizes.min() for f in federations) >= 20
+        assert all(f.sizes.sum() == 600 and f.recipe["least"] == 20 for f in federations)
+        for seed, federation in enumerate(federations):
+            plain = make(0, seed)
+            assert "least" not in plain.recipe
+            if plain.sizes.min() >= 20:
+                assert plain.sizes.tolist() == federation.sizes.tolist()
+            again = partition.from_recipe(LABELS, federation.recipe)
+            assert again.sizes.tolist() == federation.sizes.tolist()
+
+
 def test_lognormal_without_spread_is_equal_and_with_spread_is_not():
     assert partition.lognormal(LABELS, 10, 0.0, seed=0).sizes.tolist() == [60] * 10
     sizes = partition.lognormal(LABELS, 10, 2.0, seed=0).sizes
@@ -223,6 +277,21 @@ def test_federation_counts_the_examples_and_classes_of_given_shards():
         (
             lambda: partition.natural(LABELS, USERS, 41, 0),
             "each a user of the data, is 41.*at most 40",
+        ),
+        (lambda: partition.shards(LABELS, 10, 0, 0), "shards_per_client is 0: .* at most 60"),
+        (
+            lambda: partition.k_classes(LABELS, 4, 2, 0),
+            "4 clients of 2 classes each cannot hold all",
+        ),
+        (lambda: partition.k_classes(LABELS, 9, 11, 0), "classes_per_client is 11: .* at most 10"),
+        (lambda: partition.k_classes(LABELS, 400, 2, 0), "class 0 has 60 examples for 80 clients"),
+        (
+            lambda: partition.dirichlet(LABELS, 50, 0.01, 0, 9),
+            "none of 1000 partitions drawn gives",
+        ),
+        (
+            lambda: partition.dirichlet(LABELS, 50, 1.0, 0, 13),
+            "least number .* is 13: .* at most 12",
         ),
         (lambda: partition.iid([], 1, 0), "labels are"),
         (lambda: partition.iid([0.5], 1, 0), "labels are"),

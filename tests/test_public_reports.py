@@ -4,6 +4,7 @@ In brackets stand the repositories and numbers of the reports whose kind of inpu
 """
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,9 @@ def test_shards_may_be_masks_or_a_mapping_by_client():
 def test_a_column_keeps_its_values_whatever_its_scale(values):
     """A column is scaled before it is rounded to float32 [FATE 1441, scikit-learn 12338]."""
     table = patients(list(map(str, values)))
-    result = user_data.from_csv(table, label="kind", test=table)
+    rows = Path(table).read_text(encoding="utf-8").splitlines()
+    Path("u.csv").write_text("\n".join([rows[0], *rows[:0:-1]]), encoding="utf-8")
+    result = user_data.from_csv(table, label="kind", test="u.csv")
     assert len(result.train_x.unique()) == 40
     assert (result.train_x.min(), result.train_x.max()) == (-1, 1)
 
@@ -205,6 +208,175 @@ def test_a_photo_is_turned_as_its_camera_says():
         image.save(f"one/{'ab'[k % 2]}/{k}.png", exif=exif)
     x = user_data.from_folder("one", size=4).train_x
     assert (x[:, :, :2] == -1).all() and (x[:, :, 2:] == 1).all()
+
+
+def test_classes_of_folders_with_numbers_are_in_their_order():
+    """[ImageNetV2 10] Class 10 is the third of 2, 9 and 10."""
+    save_images("d", classes=("2", "9", "10"))
+    x = user_data.from_folder("d", size=2)
+    assert [x.train_x[x.train_y == k].min() > -0.1 for k in range(3)] == [False, True, True]
+    assert x.train_x[x.train_y == 1].max() < x.train_x[x.train_y == 2].min()
+
+
+def test_transparent_pixels_are_on_white():
+    """[img2dataset 67]"""
+    for k in range(10):
+        save_image(f"one/{'ab'[k % 2]}/{k}.png", Image.new("RGBA", (4, 4), (0, 0, 0, 0)))
+    assert (user_data.from_folder("one", size=4).train_x == 1).all()
+
+
+def test_decimal_commas_are_read_on_request_and_else_recognised():
+    """[pandas 59299]"""
+    rows = [(f"{k},5", "ab"[k % 2]) for k in range(20)]
+    table = write_table("size,kind", rows, delimiter=";")
+    options = {"label": "kind", "sep": ";"}
+    x = user_data.from_csv(table, decimal=",", **options).train_x
+    assert len(x.unique()) == 16 and x.max() == 1
+    with pytest.raises(
+        InputError, match=r"line 2: column size is '0,5': .* a decimal comma: decimal"
+    ):
+        user_data.from_csv(table, **options)
+    write_table("size,kind", [("1.234,5", "a")], delimiter=";")
+    with pytest.raises(InputError, match=r"line 2: column size is '1\.234,5': it must be a number"):
+        user_data.from_csv(table, decimal=",", **options)
+
+
+def test_a_table_with_zero_bytes_or_a_byte_order_mark():
+    """[rows 273, sgn 5700]"""
+    Path("t.csv").write_text("size,kind\n1,a\n", encoding="utf-16-le")
+    with pytest.raises(
+        InputError, match=r"t\.csv line 1 has a character of code 0: name its encoding"
+    ):
+        user_data.from_csv("t.csv", label="kind")
+    text = "kind,size\n" + "a,1\nb,2\n" * 10
+    for encoding in ("utf-8-sig", "utf-16"):
+        Path("t.csv").write_text(text, encoding=encoding)
+        name = encoding.removesuffix("-sig")
+        assert user_data.from_csv("t.csv", label="kind", encoding=name).classes == 2
+
+
+def test_a_test_set_that_is_the_training_set_is_reported():
+    """[leaf 33]"""
+    with pytest.warns(UserWarning, match="the test set is the training set"):
+        user_data.from_arrays(X, Y, X, Y)
+
+
+class Pairs:
+    """A dataset of ten pairs, of torch's kind."""
+
+    def __init__(self, noise=0.0):
+        self.noise = noise
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, k):
+        return torch.full((1, 2, 2), float(k)) + self.noise * torch.rand(1), k % 2
+
+
+def test_a_dataset_of_torch_is_read():
+    task = user_data.from_dataset(Pairs(), users=["u"] * 5 + ["v"] * 5)
+    assert task.train_x.shape == (8, 1, 2, 2) and task.users.tolist() == [0] * 5 + [1] * 3
+    for dataset, message in (
+        (Pairs(noise=1.0), r"train\[0\] is another each time it is read: leave out augmentation"),
+        (iter([]), "train is a list_iterator: it must have a length, and items"),
+        ([1, 2], r"train\[0\] is 1: it must be \(example, label\)"),
+        (
+            [(np.ones(2), 0), (np.ones(3), 1)],
+            r"train\[1\] has shapes .*: an example must be a tensor",
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            user_data.from_dataset(dataset)
+
+
+def write_json(content, name: str) -> str:
+    """Write a file of JSON and return its name."""
+    Path(name).write_text(json.dumps(content), encoding="utf-8")
+    return name
+
+
+def leaf(users, count=10) -> dict:
+    """Return the content of a file of LEAF, in which each user has `count` examples of two classes."""
+    shard = {"x": [[k, 0.5] for k in range(count)], "y": [3 + 4 * (k % 2) for k in range(count)]}
+    data = dict.fromkeys(users, shard)
+    return {"users": list(users), "num_samples": [count] * len(users), "user_data": data}
+
+
+def test_files_of_leaf_are_read():
+    """[leaf 49: counts that disagree]"""
+    Path("train").mkdir()
+    write_json(leaf(["b", "a"]), "train/1.json")
+    write_json(leaf(["c"]), "train/2.json")
+    task = user_data.from_leaf("train", write_json(leaf(["a"], 4), "test.json"), shape=(1, 2, 1))
+    assert task.classes == 2 and task.train_x.shape == (30, 1, 2, 1) and len(task.test_y) == 4
+    assert task.users.tolist() == [1] * 10 + [0] * 10 + [2] * 10
+    good = leaf(["a"])
+    for changes, message in (
+        ({"num_samples": [9]}, "user 'a' has 10 x and 10 y, num_samples 9: they must be as many"),
+        ({"users": ["a", "z"], "num_samples": [10, 1]}, "user 'z' has no user_data"),
+        ({"users": ["a", "a"], "num_samples": [10, 10]}, "user 'a' is there twice"),
+        ({"user_data": {"a": {"x": ["to", "be"] * 5, "y": [3, 7] * 5}}}, "holds examples of text"),
+    ):
+        with pytest.raises(InputError, match=message):
+            user_data.from_leaf(write_json(good | changes, "bad.json"))
+    with pytest.raises(InputError, match="is not of LEAF: it must have users and user_data"):
+        user_data.from_leaf(write_json([1], "bad.json"))
+
+
+class Code:
+    """What a pickle of others may hold."""
+
+    def __reduce__(self):
+        return print, ("this ran",)
+
+
+def test_files_of_pfllib_are_read_and_run_no_code(capsys):
+    for split, count in (("train", 6), ("test", 2)):
+        Path("p", split).mkdir(parents=True)
+        for client in range(11):
+            data = {"x": np.full((count, 1, 2, 2), client, np.float32), "y": np.arange(count) % 2}
+            np.savez_compressed(f"p/{split}/{client}.npz", data=data)
+    task = user_data.from_pfllib("p")
+    assert task.train_x[:, 0, 0, 0].tolist() == task.users.tolist() == list(np.repeat(range(11), 6))
+    assert len(task.test_y) == 22
+    np.savez_compressed("p/train/3.npz", data={"x": Code(), "y": Code()})
+    with pytest.raises(
+        InputError, match=r"p/train/3\.npz is no client of PFLlib \(Unpickl.* builtins.print"
+    ):
+        user_data.from_pfllib("p")
+    assert "this ran" not in capsys.readouterr().out
+
+
+def test_a_file_of_indices_names_the_clients():
+    labels = np.arange(12) % 2
+    federation = partition.make(write_json({"b": [4, 5], "a": [0], "c": []}, "who.json"), labels)
+    assert [s.tolist() for s in federation.shards] == [[0], [4, 5], []]
+    again = partition.from_recipe(labels, federation.recipe)
+    assert federation.recipe["name"] == "who.json" and again.sizes.tolist() == [1, 2, 0]
+    assert partition.make(write_json([[1], [2]], "who.json"), labels, clients=2).sizes.sum() == 2
+    for text, message in (
+        ('{"a": [12]}', r"who\.json: the examples of client 0 are \[12\]: .* at most 11"),
+        ('{"a": [1], "a": [2]}', r"who\.json has the name 'a' twice"),
+        ("{", r"who\.json cannot be read as JSON"),
+        ("3", r"who\.json holds a int: it must hold"),
+    ):
+        Path("who.json").write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=message):
+            partition.make("who.json", labels)
+
+
+def test_devices_have_numbers(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert tasks.find_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(InputError, match="'cuda:2' was asked for, and the last one here is cuda:1"):
+        tasks.find_device("cuda:2")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(InputError, match="device 'mps' was asked for, but there is none here"):
+        tasks.find_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert tasks.find_device("mps").type == "mps"
 
 
 # Sentences

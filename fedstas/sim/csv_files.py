@@ -1,7 +1,8 @@
-"""Tables in CSV files of the user's: rows with their line numbers."""
+"""Files of the user's: tables as rows with their line numbers, and JSON."""
 
 import codecs
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -37,6 +38,10 @@ def read_rows(
         raise InputError(f"{path} is not encoded in {encoding}: {advice} ({error})") from error
     except (OSError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a table: {error}") from error
+    for line, row in [(1, dict.fromkeys(header)), *rows]:
+        if any("\0" in str(cell) for pair in row.items() for cell in pair):
+            reason = "a character of code 0: name its encoding, such as utf-16, or mend the line"
+            raise InputError(f"{path} line {line} has {reason}")
     if not rows:
         raise InputError(f"{path} has no rows under its header")
     if repeated := [name for k, name in enumerate(header) if name in header[:k]]:
@@ -55,3 +60,23 @@ def read_rows(
             if not (row[name] or "").strip():
                 raise InputError(f"{path} line {line}: column {name} is empty")
     return rows
+
+
+def read_json(path):
+    """Read a file of JSON; `InputError` if it is none, or an object in it has a name twice, of which JSON keeps the
+    last alone."""
+
+    def check_names(pairs: list[tuple]) -> dict:
+        """Return the object of these pairs."""
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for k, name in enumerate(names) if name in names[:k])
+            raise InputError(f"{path} has the name {twice!r} twice: give each a name of its own")
+        return content
+
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        return json.loads(text, object_pairs_hook=check_names)
+    except (OSError, UnicodeError, RecursionError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} cannot be read as JSON: {error}") from error

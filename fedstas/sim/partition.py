@@ -6,7 +6,7 @@ Each partition is a function from labels to a `Federation`, named as the functio
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +15,11 @@ import numpy as np
 from fedstas import user_code
 from fedstas.arrays import as_array, as_int_array, as_names
 from fedstas.errors import InputError, check_choice, check_float, check_int
-from fedstas.sim.csv_files import read_rows
+from fedstas.sim.csv_files import read_json, read_rows
 from fedstas.streams import LARGEST_SEED, stream
+
+FILES = ("FILE.npy", "FILE.json", "FILE.csv:COLUMN")  # that name the client of each example
+MAX_DRAWS = 1000  # of a partition with a least number of examples
 
 
 @dataclass(frozen=True)
@@ -123,24 +126,48 @@ def iid(labels, clients: int, seed: int) -> Federation:
     return federation(labels, shards, name="iid", clients=clients, seed=seed)
 
 
-def dirichlet(labels, clients: int, concentration: float, seed: int) -> Federation:
+def dirichlet(labels, clients: int, concentration: float, seed: int, least: int = 0) -> Federation:
     """Split each class over the clients with Dirichlet shares; every example belongs to exactly one client.
 
-    Sizes are unequal, and at small concentrations many clients get nothing.
+    Sizes are unequal, and at small concentrations many clients get nothing. With `least`, partitions are drawn until
+    each client has so many examples (`InputError` after `MAX_DRAWS`): the distribution is that given this event.
     """
     labels, seed = _check_labels(labels), _check_seed(seed)
     clients = _check_clients(clients, labels)
     concentration = check_float("concentration", concentration, 0)
     rng = stream(seed, "partition")
-    pieces: list[list[np.ndarray]] = [[] for _ in range(clients)]
-    for label in range(labels.max() + 1):
-        examples = rng.permutation(np.flatnonzero(labels == label))
-        shares = rng.dirichlet(np.full(clients, concentration))
-        for of_client, piece in zip(pieces, _split(examples, shares), strict=True):
-            of_client.append(piece)
-    shards = [np.sort(np.concatenate(p)) for p in pieces]
+    examples = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
+
+    def draw() -> list[np.ndarray]:
+        """Draw the shards of all clients."""
+        pieces: list[list[np.ndarray]] = [[] for _ in range(clients)]
+        for of_class in examples:
+            order = rng.permutation(of_class)
+            shares = rng.dirichlet(np.full(clients, concentration))
+            for of_client, piece in zip(pieces, _split(order, shares), strict=True):
+                of_client.append(piece)
+        return [np.sort(np.concatenate(p)) for p in pieces]
+
+    shards, conditions = _draw_with_least(draw, least, len(labels) // clients)
     recipe = {"name": "dirichlet", "clients": clients, "concentration": concentration, "seed": seed}
-    return federation(labels, shards, **recipe)
+    return federation(labels, shards, **recipe, **conditions)
+
+
+def _draw_with_least(draw: Callable[[], list], least: int, mean: int) -> tuple[list, dict]:
+    """Draw shards until each has at least so many examples; `mean` is what clients of equal size would have.
+
+    Returns:
+        The shards, and what the recipe records: nothing without `least`, so that older recipes stay as they are.
+    """
+    least = check_int("least, the least number of a client's examples,", least, 0, mean)
+    for _ in range(MAX_DRAWS if least else 1):
+        shards = draw()
+        if not least or min(map(len, shards)) >= least:
+            return shards, {"least": least} if least else {}
+    raise InputError(
+        f"none of {MAX_DRAWS} partitions drawn gives each client {least} examples: take fewer clients, a smaller least, "
+        "or sizes that are less unequal"
+    )
 
 
 def dirichlet_fixed_size(labels, sizes, concentration: float, seed: int) -> Federation:
@@ -190,16 +217,87 @@ def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation
     return federation(labels, shards, name="by_class", **recipe)
 
 
-def lognormal(labels, clients: int, sigma: float, seed: int) -> Federation:
-    """Split the examples uniformly at random, with sizes proportional to log-normal variables of parameter sigma."""
+def shards(labels, clients: int, shards_per_client: int, seed: int) -> Federation:
+    """Sort the examples by class, cut them into shards of equal size, and deal each client `shards_per_client` of them
+    at random (McMahan et al. 2017, Sec. 3, arXiv:1602.05629: 100 clients, two each).
+
+    Every example belongs to exactly one client; where the shards cannot be equal, they differ by one example.
+    """
+    labels, seed = _check_labels(labels), _check_seed(seed)
+    clients = _check_clients(clients, labels)
+    most = len(labels) // clients
+    shards_per_client = check_int("shards_per_client", shards_per_client, 1, most)
+    rng = stream(seed, "partition")
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    pieces = np.array_split(order, clients * shards_per_client)
+    deal = rng.permutation(len(pieces)).reshape(clients, shards_per_client)
+    dealt = [np.sort(np.concatenate([pieces[i] for i in row])) for row in deal]
+    recipe = {"clients": clients, "shards_per_client": shards_per_client, "seed": seed}
+    return federation(labels, dealt, name="shards", **recipe)
+
+
+def k_classes(labels, clients: int, classes_per_client: int, seed: int) -> Federation:
+    """Give each client examples of exactly `classes_per_client` classes, the quantity-based label imbalance of Li et
+    al. 2022 (arXiv:2102.02079, Sec. 4.1); every example belongs to exactly one client.
+
+    Classes are dealt at random so that each has, up to one, equally many clients, among which its examples are split
+    equally.
+    """
+    labels, seed = _check_labels(labels), _check_seed(seed)
+    clients = _check_clients(clients, labels)
+    classes = np.unique(labels)
+    k = check_int("classes_per_client", classes_per_client, 1, len(classes))
+    if clients * k < len(classes):
+        raise InputError(
+            f"{clients} clients of {k} classes each cannot hold all {len(classes)} classes: take more of either"
+        )
+    rng = stream(seed, "partition")
+    hands: list[np.ndarray] = []  # of each client, the classes
+    deck = rng.permutation(classes)
+    for _ in range(clients):
+        rest = deck[:k]
+        if len(rest) < k:  # the next deck begins with classes that this client does not have
+            fresh = rng.permutation(classes)
+            first = fresh[~np.isin(fresh, rest)][: k - len(rest)]
+            deck = np.concatenate([rest, first, rng.permutation(np.setdiff1d(classes, first))])
+        hands.append(deck[:k])
+        deck = deck[k:]
+    pieces: list[list[np.ndarray]] = [[] for _ in range(clients)]
+    for label in classes:
+        owners = [client for client, hand in enumerate(hands) if label in hand]
+        examples = rng.permutation(np.flatnonzero(labels == label))
+        if len(examples) < len(owners):
+            raise InputError(
+                f"class {label} has {len(examples)} examples for {len(owners)} clients: take fewer clients, or classes "
+                "per client"
+            )
+        for client, piece in zip(owners, np.array_split(examples, len(owners)), strict=True):
+            pieces[client].append(piece)
+    dealt = [np.sort(np.concatenate(of_client)) for of_client in pieces]
+    recipe = {"clients": clients, "classes_per_client": k, "seed": seed}
+    return federation(labels, dealt, name="k_classes", **recipe)
+
+
+def lognormal(labels, clients: int, sigma: float, seed: int, least: int = 0) -> Federation:
+    """Split the examples uniformly at random, with sizes proportional to log-normal variables of parameter sigma.
+
+    `least`: as in `dirichlet`.
+    """
     labels, seed = _check_labels(labels), _check_seed(seed)
     clients = _check_clients(clients, labels)
     sigma = check_float("sigma", sigma, 0, 20, open_low=False)
     rng = stream(seed, "partition")
-    shares = np.exp(sigma * rng.standard_normal(clients))
-    shards = _split(rng.permutation(len(labels)), shares / shares.sum())
-    shards = [np.sort(s) for s in shards]
-    return federation(labels, shards, name="lognormal", clients=clients, sigma=sigma, seed=seed)
+
+    def draw() -> list[np.ndarray]:
+        """Draw the shards of all clients."""
+        shares = np.exp(sigma * rng.standard_normal(clients))
+        pieces = _split(rng.permutation(len(labels)), shares / shares.sum())
+        return [np.sort(piece) for piece in pieces]
+
+    pieces, conditions = _draw_with_least(draw, least, len(labels) // clients)
+    recipe = {"name": "lognormal", "clients": clients, "sigma": sigma, "seed": seed}
+    return federation(labels, pieces, **recipe, **conditions)
 
 
 def natural(labels, users, clients: int, seed: int) -> Federation:
@@ -226,7 +324,16 @@ def natural(labels, users, clients: int, seed: int) -> Federation:
     return federation(labels, shards, name="natural", clients=clients, seed=seed)
 
 
-_ALL: tuple = (iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural)
+_ALL: tuple = (
+    iid,
+    dirichlet,
+    dirichlet_fixed_size,
+    by_class,
+    k_classes,
+    shards,
+    lognormal,
+    natural,
+)
 _PARTITIONS = {function.__name__: function for function in _ALL}
 
 
@@ -236,8 +343,8 @@ def load_partition(
     """Make the federation of a file that names the client of each training example, in their order.
 
     Args:
-        spec: FILE.npy, an array of whole numbers or words [n]; or FILE.csv:COLUMN. Clients are numbered in the
-            order of their names.
+        spec: FILE.npy, an array of whole numbers or words [n]; FILE.csv:COLUMN; or FILE.json, the indices of each
+            client's examples by its name, or a list of them. Clients are numbered in the order of their names.
         labels: int [n].
         clients: None, or the number of clients that the file must name.
         sizes: must be empty, since the file determines the sizes.
@@ -245,7 +352,9 @@ def load_partition(
     file, table, column = user_code.TABLE.fullmatch(spec).groups()  # type: ignore[union-attr]
     path = Path(file or table)
     if not path.is_file():
-        raise InputError(f"there is no file {path}: name a partition, FILE.npy or FILE.csv:COLUMN")
+        raise InputError(f"there is no file {path}: name a partition, {' or '.join(FILES)}")
+    if path.suffix == ".json":
+        return _load_indices(path, spec, labels, clients, sizes)
     if table:
         names = as_names(str(path), [row[column] for _, row in read_rows(path, column)])
     else:
@@ -268,6 +377,23 @@ def load_partition(
         raise InputError(f"sizes are of use only with dirichlet_fixed_size, not {path}")
     name = f"{path.name}:{column}" if table else path.name
     return federation(labels, shards, name=name, sha256=user_code.sha256(spec))
+
+
+def _load_indices(path: Path, spec: str, labels, clients: int | None, sizes: str) -> Federation:
+    """Make the federation of a file {client: [indices]}, or [[indices], ...]; arguments as in `load_partition`."""
+    content = read_json(path)
+    if not isinstance(content, dict | list):
+        raise InputError(
+            f"{path} holds a {type(content).__name__}: it must hold {{client: [indices]}}"
+        )
+    if clients not in (None, len(content)):
+        raise InputError(f"clients is {clients}: {path} names {len(content)} clients")
+    if sizes:
+        raise InputError(f"sizes are of use only with dirichlet_fixed_size, not {path}")
+    try:
+        return federation(labels, content, name=path.name, sha256=user_code.sha256(spec))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def parse_sizes(sizes: str) -> list[int]:
@@ -314,11 +440,14 @@ def make(
     size: int | None = None,
     users=None,
     sizes: str = "",
+    least: int = 0,
+    shards_per_client: int = 2,
+    classes_per_client: int = 2,
 ) -> Federation:
     """Make the partition of a name, with the defaults of the command line.
 
     Args:
-        name: one of `names()`, or FILE.npy or FILE.csv:COLUMN, as in `load_partition`.
+        name: one of `names()`, or FILE.npy, FILE.json or FILE.csv:COLUMN, as in `load_partition`.
         labels: int [n].
         clients: by default 100, or of `natural` all users if they are fewer.
         seed: of the partition.
@@ -328,11 +457,14 @@ def make(
             more than the smallest class has for each of its clients.
         users: int [n], for `natural`.
         sizes: of the clients in `dirichlet_fixed_size`, as in `parse_sizes`.
+        least: of a client's examples, in `dirichlet` and `lognormal`.
+        shards_per_client: of `shards`.
+        classes_per_client: of `k_classes`.
     """
     labels = _check_labels(labels)
     if user_code.TABLE.fullmatch(str(name)):
         return load_partition(name, labels, clients, sizes)
-    check_choice("partition", name, [*_PARTITIONS, "FILE.npy", "FILE.csv:COLUMN"])
+    check_choice("partition", name, [*_PARTITIONS, *FILES])
     if clients is None:
         by_user = name == "natural" and users is not None
         clients = min(100, len(np.unique(as_names("users", users)))) if by_user else 100
@@ -344,8 +476,11 @@ def make(
     if name == "natural":
         return natural(labels, users, clients, seed)
     if name != "by_class":
-        parameter = {"dirichlet": (concentration,), "lognormal": (sigma,)}.get(name, ())
-        return _PARTITIONS[name](labels, clients, *parameter, seed)
+        own = {"dirichlet": concentration, "lognormal": sigma, "shards": shards_per_client}
+        own["k_classes"] = classes_per_client
+        options = {"least": least} if least and name in ("dirichlet", "lognormal") else {}
+        parameter = (own[name],) if name in own else ()
+        return _PARTITIONS[name](labels, clients, *parameter, seed, **options)
     classes = int(labels.max()) + 1
     if clients % classes:
         raise InputError(

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import pickle
+import re
 import socket
 import warnings
 import zipfile
@@ -188,15 +189,26 @@ def names() -> list[str]:
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device of a name, auto, cpu or cuda; `auto` is CUDA where there is one, else the CPU."""
+    """Return the device of a name: auto, cpu, cuda, cuda:K for the K-th GPU from 0 on, or mps (Apple's GPUs, on which
+    nothing has been tried). `auto` is CUDA where there is one, else the CPU."""
     import torch
 
-    check_choice("device", name, ("auto", "cpu", "cuda"))
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
+    numbered = re.fullmatch(r"cuda:(\d{1,3})", str(name))
+    if not numbered:
+        check_choice("device", name, ("auto", "cpu", "cuda", "cuda:1", "mps"))
+    has_cuda = torch.cuda.is_available()
+    absent = str(name).startswith("cuda") and not has_cuda
+    if absent or (name == "mps" and not torch.backends.mps.is_available()):
+        raise InputError(f"device {name!r} was asked for, but there is none here: use cpu or auto")
+    if numbered and int(numbered[1]) >= (count := torch.cuda.device_count()):
+        raise InputError(
+            f"device {name!r} was asked for, and the last one here is cuda:{count - 1}"
+        )
     # A GPU's convolutions shall round to float32 as the CPU's do (not to TF32's 10 bits), and be deterministic.
     torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    if name == "auto":
+        return torch.device("cuda" if has_cuda else "cpu")
+    return torch.device(name)
 
 
 def data_folder(root: str | Path | None = None) -> Path:

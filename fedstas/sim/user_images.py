@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedstas.arrays import PLAIN_DECIMAL
 from fedstas.errors import InputError, check_int
 from fedstas.sim.tasks import Task
 from fedstas.sim.user_arrays import from_arrays
@@ -23,7 +24,8 @@ def from_folder(path, size: int = 32, *, client: str | None = None, network: str
     r"""Make a task of a folder of images as torchvision lays it out: FOLDER/CLASS/IMAGE, or FOLDER/train and
     FOLDER/test with the same classes in each; without `test`, `val` is the test set.
 
-    Images are turned as their camera says, put in colour, resized to size x size pixels and scaled to [-1, 1]; grey
+    Classes are numbered in the order of their names; where all are whole numbers, 9 comes before 10. Images are turned
+    as their camera says, put on white where they are transparent, and in colour, resized to size x size pixels and scaled to [-1, 1]; grey
     ones of 16 bits keep their range. Hidden files and folders are left out, other files with a warning.
 
     Args:
@@ -87,6 +89,8 @@ def _read_images(place: Path, size: int, client: str | None, find_client):
     by_client = _folders(place) if client == "folder" else [""]
     pairs = [(owner, name) for owner in by_client for name in _folders(place / owner)]
     classes = sorted({name for _, name in pairs})
+    if all(PLAIN_DECIMAL.fullmatch(name) for name in classes):
+        classes.sort(key=int)  # class 9 before class 10
     pixels, labels, clients = [], [], []
     for owner, name in pairs:
         folder = place / owner / name
@@ -133,6 +137,9 @@ def _read_image(file: Path, size: int) -> np.ndarray:
     try:
         with Image.open(file) as opened:
             image = ImageOps.exif_transpose(opened)
+            if "A" in image.mode or "transparency" in image.info:  # on white, as it is seen
+                image = image.convert("RGBA")
+                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
             if image.mode[0] not in "IF":
                 return np.asarray(image.convert("RGB").resize((size, size)))
             grey = np.asarray(image).astype(np.float32)  # of 16 bits, or more

@@ -24,6 +24,7 @@ def from_csv(
     words: Sequence[str] = (),
     missing: str = "refuse",
     sep: str = ",",
+    decimal: str = ".",
     encoding: str = "utf-8",
     network: str = "",
 ) -> Task:
@@ -43,6 +44,7 @@ def from_csv(
             numbers are replaced by the mean of the training rows, and the column gets a further one of 0 and 1 that
             says where; among `words` they are a word of their own.
         sep: what separates the values of a row.
+        decimal: "." or ",", before the decimals of a number; thousands have no separator.
         encoding: of the text, such as "latin-1".
         network: as in `tasks.load`.
 
@@ -50,11 +52,12 @@ def from_csv(
         InputError: names file and line of what cannot be read.
     """
     check_choice("missing", missing, ("refuse", "indicate"))
+    check_choice("decimal", decimal, (".", ","))
     if isinstance(words, str):
         raise InputError(f"words is {words!r}: it must be a list of columns")
     required = [label, *([client] if client else []), *words]
     places = [path] if test is None else [path, test]
-    tables = [_Table(place, required, missing, sep, encoding) for place in places]
+    tables = [_Table(place, required, missing, sep, decimal, encoding) for place in places]
     header = [name for name in tables[0].header if name not in (label, client)]
     for table in tables:
         columns = [name for name in table.header if name not in (label, client)]
@@ -90,8 +93,10 @@ def from_csv(
 class _Table:
     """A table of the user's: `header`, `rows` by column, and the `lines` of the file that they stand in."""
 
-    def __init__(self, path, required: Sequence[str], missing: str, sep: str, encoding: str):
-        self.path, self.missing = path, missing
+    def __init__(
+        self, path, required: Sequence[str], missing: str, sep: str, decimal: str, encoding: str
+    ):
+        self.path, self.missing, self.decimal = path, missing, decimal
         wanted = required[:2] if missing == "indicate" else required
         numbered = read_rows(path, *wanted, sep=sep, encoding=encoding)
         self.lines, self.rows = zip(*numbered, strict=True)
@@ -142,11 +147,14 @@ class _Table:
         for row, cell in enumerate(cells):
             if cell in MISSING and self.missing == "indicate":
                 continue
-            values[row] = float(cell) if NUMBER.fullmatch(cell) else np.nan
+            number = cell if self.decimal == "." else cell.replace(".", "_").replace(",", ".")
+            values[row] = float(number) if NUMBER.fullmatch(number) else np.nan
             if not np.isfinite(values[row]):
                 place = f"{self.path} line {self.lines[row]}: column {name} is {cell!r}"
                 what = "a missing value: fill it in, leave the row out, or use missing='indicate'"
                 other = f"it must be a number (of words: words=[{name!r}])"
+                if re.fullmatch(r"[+-]?[0-9.]*,[0-9]+", cell):
+                    other = "it must be a number (with a decimal comma: decimal=',')"
                 raise InputError(f"{place}: {what if cell in MISSING else other}")
         return values
 

@@ -1,0 +1,185 @@
+"""Tasks from files and objects of other libraries: torch's `Dataset`, LEAF's JSON, PFLlib's npz."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedstas.arrays import as_names
+from fedstas.errors import InputError, format_value
+from fedstas.sim.csv_files import read_json
+from fedstas.sim.tasks import Task
+from fedstas.sim.user_arrays import from_arrays
+
+
+def from_dataset(train, test=None, *, users=None, network: str = "") -> Task:
+    """Make a task of datasets of torch or torchvision, whose items are pairs of a tensor and a label.
+
+    Each item is read once, and kept in memory.
+
+    Args:
+        train: with a length, such as `torchvision.datasets.MNIST(root, transform=ToTensor())`.
+        test: as train; without it, see `from_arrays`.
+        users: the user of each training example [n], for partition `natural`.
+        network: as in `tasks.load`.
+
+    Raises:
+        InputError: it has no length, an item is no such pair, or is another one when it is read again (augmentation).
+    """
+    splits = [_read_dataset("train", train)]
+    splits += [] if test is None else [_read_dataset("test", test)]
+    return from_arrays(*[part for split in splits for part in split], users=users, network=network)
+
+
+def _read_dataset(name: str, dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Read the examples [n, ...] and labels [n] of a dataset."""
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")) or not len(dataset):
+        raise InputError(f"{name} is a {type(dataset).__name__}: it must have a length, and items")
+    examples: list[np.ndarray] = []
+    labels: list = []
+    for k in range(len(dataset)):
+        item = dataset[k]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise InputError(f"{name}[{k}] is {format_value(item)}: it must be (example, label)")
+        x, y = (np.asarray(part) for part in item)
+        if y.size != 1 or x.dtype == object or (examples and x.shape != examples[0].shape):
+            shapes = f"shapes {x.shape} and {y.shape}"
+            reason = "an example must be a tensor of one shape, and have one label"
+            raise InputError(f"{name}[{k}] has {shapes}: {reason} (transform=ToTensor()?)")
+        examples.append(x)
+        labels.append(y.item())
+    if not np.array_equal(np.asarray(dataset[0][0]), examples[0]):
+        raise InputError(f"{name}[0] is another each time it is read: leave out augmentation")
+    return np.stack(examples), np.array(labels)
+
+
+def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: str = "") -> Task:
+    """Make a task of LEAF's JSON (Caldas et al., arXiv:1812.01097), whose users are the clients of partition
+    `natural`.
+
+    Classes are numbered in the order of their names. All test examples together are the test set.
+
+    Args:
+        train: a file {"users": [...], "num_samples": [...], "user_data": {user: {"x": [...], "y": [...]}}}, or a folder
+            of such files.
+        test: as train; without it, see `from_arrays`.
+        shape: of an example, such as (1, 28, 28); by default as in the file.
+        network: as in `tasks.load`.
+
+    Raises:
+        InputError: names the file, and the user where that helps.
+    """
+    splits = [_read_leaf(Path(place)) for place in ([train] if test is None else [train, test])]
+    classes = np.unique(splits[0][1])
+    if test is not None and len(extra := np.setdiff1d(splits[1][1], classes)):
+        raise InputError(f"{test} has the class {extra[0]}, of which {train} has no example")
+    parts: list = []
+    for x, y, _ in splits:
+        try:
+            array = np.array(x) if shape is None else np.array(x).reshape(len(x), *shape)
+        except ValueError:
+            reason = f"cannot have the shape {shape}" if shape else "differ in length"
+            raise InputError(f"{train}: examples {reason}") from None
+        if array.dtype.kind in "US":
+            reason = "write them as numbers of tokens, and use from_arrays(documents=True)"
+            raise InputError(f"{train} holds examples of text: {reason}")
+        parts += [array, np.searchsorted(classes, y)]
+    return from_arrays(*parts, users=splits[0][2], network=network)
+
+
+def _read_leaf(place: Path) -> tuple[list, np.ndarray, np.ndarray]:
+    """Read the examples, labels [n] and users [n] of a file or of all files of a folder, in their order."""
+    files = sorted(place.glob("*.json")) if place.is_dir() else [place]
+    if not files:
+        raise InputError(f"{place} holds no file *.json")
+    data: dict = {}
+    for file in files:
+        content = read_json(file)
+        if not isinstance(content, dict) or not {"users", "user_data"} <= set(content):
+            raise InputError(f"{file} is not of LEAF: it must have users and user_data")
+        counts = content.get("num_samples", [None] * len(content["users"]))
+        if len(counts) != len(content["users"]):
+            raise InputError(f"{file}: users and num_samples differ in length")
+        for user, count in zip(content["users"], counts, strict=True):
+            shard = content["user_data"].get(user)
+            if shard is None or user in data:
+                reason = "has no user_data" if shard is None else "is there twice"
+                raise InputError(f"{file}: user {user!r} {reason}")
+            if (
+                not len(shard["x"])
+                == len(shard["y"])
+                == (len(shard["y"]) if count is None else count)
+            ):
+                sizes = f"{len(shard['x'])} x and {len(shard['y'])} y, num_samples {count}"
+                raise InputError(f"{file}: user {user!r} has {sizes}: they must be as many")
+            data[user] = shard
+    users = [user for user, shard in data.items() for _ in shard["y"]]
+    labels = [label for shard in data.values() for label in shard["y"]]
+    x = [example for shard in data.values() for example in shard["x"]]
+    return x, as_names(f"{place}: labels", labels), as_names(f"{place}: users", users)
+
+
+def from_pfllib(folder, *, network: str = "") -> Task:
+    """Make a task of a folder of PFLlib (arXiv:2312.04992): train/0.npz, train/1.npz, ... and test/0.npz, ..., whose
+    clients are those of partition `natural`; all test examples together are the test set.
+
+    The files hold pickles; nothing but arrays is made of them, so that a file of others runs no code.
+
+    Args:
+        folder: with train/ and test/.
+        network: as in `tasks.load`.
+
+    Raises:
+        InputError: names the file that cannot be read.
+    """
+    parts: list[np.ndarray] = []
+    for split in ("train", "test"):
+        files = list(Path(folder, split).glob("*.npz"))
+        if not files or not all(file.stem.isdecimal() for file in files):
+            raise InputError(f"{Path(folder, split)} must hold files 0.npz, 1.npz, ... of clients")
+        files.sort(key=lambda file: int(file.stem))
+        shards = [(int(file.stem), *_read_pfllib(file)) for file in files]
+        parts += [
+            np.concatenate([x for _, x, _ in shards]),
+            np.concatenate([y for *_, y in shards]),
+        ]
+        if split == "train":
+            users = np.concatenate([np.full(len(y), client) for client, _, y in shards])
+    return from_arrays(*parts, users=users, network=network)
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Reads pickles of numpy's arrays, and refuses all else."""
+
+    def find_class(self, module: str, name: str):
+        """Return what numpy's arrays are made with."""
+        allowed = {"ndarray", "dtype", "_reconstruct", "scalar", "_frombuffer"}
+        if module.partition(".")[0] == "numpy" and name in allowed:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"it holds a {module}.{name}")
+
+
+def _read_pfllib(file: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read the examples and labels of one client, {"x": array, "y": array} under the name `data`."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            content = io.BytesIO(archive.read("data.npy"))
+        version = np.lib.format.read_magic(content)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        read[version](content)
+        data = _ArraysOnly(content).load()
+        data = data.item() if isinstance(data, np.ndarray) else data
+        x, y = (np.asarray(data[key]) for key in "xy")
+    except Exception as error:  # zipfile, pickle and numpy raise many kinds
+        raise InputError(
+            f"{file} is no client of PFLlib ({type(error).__name__}: {error})"
+        ) from error
+    return x, y.astype(np.int64) if np.array_equal(y, np.floor(y)) else y
