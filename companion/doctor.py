@@ -32,6 +32,7 @@ PURPOSES = {  # extra of pyproject.toml -> what it is for
     "book": "the chapters",
     "dask": "dask clusters",
     "features": "tasks of frozen features",
+    "words": "the task newsgroups",
     "flower": "fedstas.flower",
     "bench": "the benchmarks",
     "dev": "the tests",
@@ -120,14 +121,19 @@ def packages() -> list[Line]:
 
 def data() -> list[Line]:
     """Check the data sets: where each is, or how to get it."""
-    from fedstas.sim import coarse, tasks, text
+    from fedstas.sim import coarse, corpora, tasks, text
 
     folder, absent = tasks.data_folder(), []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
     for name in tasks.names()[1:]:
-        if name in coarse.CLASSES or "-coarse-" in name:  # by other labels of CIFAR-100
-            continue
-        path = folder / (text.NEWSGROUPS if name == "newsgroups" else f"{name}.npz")
+        if name in (*coarse.CLASSES, "cifar100-coarse-features", "newsgroups-tokens"):
+            continue  # of the files of other tasks
+        archives = {"newsgroups": corpora.NEWSGROUPS, "shakespeare": corpora.PLAYS}
+        path = folder / corpora.FOLDER / archives.get(name, "")
+        if name not in archives:
+            path = folder / f"{name}.npz"
+        elif name == "newsgroups" and not path.is_file():
+            path = folder / text.NEWSGROUPS
         if name == "topics":
             lines.append(Line(OK, name, "documents drawn here, from known word distributions"))
         elif _is_file(path):
@@ -139,7 +145,8 @@ def data() -> list[Line]:
             "FEDSTAS_DATA" if os.environ.get("FEDSTAS_DATA") else "set FEDSTAS_DATA for another"
         )
         message = f"{', '.join(absent)}: not in {folder} ({source}); the first use downloads or computes them"
-        message += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups)"
+        message += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups; "
+        message += f"{corpora.FOLDER}/{corpora.PLAYS} for shakespeare)"
         lines.append(Line(MISSING, "the others", message))
     return lines
 

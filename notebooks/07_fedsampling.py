@@ -26,7 +26,7 @@
 profile: str = "quick"  # quick, laptop or paper
 seed: int = 0  # of every random draw
 device: str = "auto"  # auto, cpu or cuda
-task: str = None  # of the live runs: digits, mnist, ..., topics or newsgroups
+task: str = None  # of the live runs: digits, mnist, ..., topics or newsgroups-tokens
 network: str = ""  # text-cnn or transformer, for text; empty: the task's usual one
 clients: int = None  # number of clients of the live runs
 clients_per_round: int = None  # participants of a round, where a method samples clients
@@ -222,7 +222,7 @@ assert variance == theory.moments(outcomes["over K (FedSampling)"])[1] == Fracti
 
 # %%
 task_ = tasks.load(s.task, network=s.network, device=s.device)
-lr = {"digits": 0.1, "topics": 0.5, "newsgroups": 0.5}.get(s.task, 0.01)
+lr = {"digits": 0.1, "topics": 0.5, "newsgroups-tokens": 0.5}.get(s.task, 0.01)
 # a round samples a tenth of all examples
 module, share = task_.model(s.seed), 0.1
 

@@ -261,7 +261,7 @@ def test_cuda_on_a_machine_without_it_is_refused(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["run --rounds 1 --task", "chapter 7 -p task"])
-@pytest.mark.parametrize("task", ["mnist", "cifar10", "emnist", "newsgroups"])
+@pytest.mark.parametrize("task", ["mnist", "cifar10", "emnist", "newsgroups-tokens"])
 def test_data_that_cannot_be_downloaded_are_reported_in_one_sentence(
     command, task, capsys, monkeypatch, tmp_path
 ):
@@ -276,14 +276,14 @@ def test_data_that_cannot_be_downloaded_are_reported_in_one_sentence(
         monkeypatch.setattr(f"torchvision.datasets.{name}", unreachable)
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", unreachable)
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path / "data"))
-    file = "20news-bydate_py3.pkz" if task == "newsgroups" else f"{task}.npz"
+    file = "20news-bydate_py3.pkz" if task == "newsgroups-tokens" else f"{task}.npz"
     assert_refused(
         f"{command} {task}",
         capsys,
         f"{tmp_path}/data/{file}",
         "Network is unreachable",
         "FEDSTAS_DATA",
-        f"task {'topics' if task == 'newsgroups' else 'digits'} needs none",
+        f"task {'topics' if task == 'newsgroups-tokens' else 'digits'} needs none",
     )
     assert timeouts == [10.0] and socket.getdefaulttimeout() is None
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]

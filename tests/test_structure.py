@@ -42,6 +42,8 @@ TOUCH_FILES = {
     for name in (
         "sim.tasks",
         "sim.frozen_features",
+        "sim.corpora",
+        "sim.text",
         "sim.initial_model",
         "sim.user_images",
         "sim.user_readers",

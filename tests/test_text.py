@@ -178,7 +178,7 @@ def test_newsgroups_come_from_scikit_learn_by_author_without_headers(tmp_path, m
         return SimpleNamespace(data=data, target=np.arange(len(data)))
 
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fetch_posts)
-    task = tasks.load("newsgroups", root=tmp_path, network="transformer")
+    task = tasks.load("newsgroups-tokens", root=tmp_path, network="transformer")
     assert task.train_x[:, 0].tolist() == [2, 1]  # the second post is empty: one unknown word
     for key in ("train_x", "test_x"):  # none has a word
         with pytest.raises(InputError, match=f"{key} of task .* has an empty document"):
@@ -194,7 +194,7 @@ def test_newsgroups_that_cannot_be_downloaded_are_reported_with_the_remedy(tmp_p
 
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", unreachable)
     with pytest.raises(tasks.DataError) as exc_info:
-        tasks.load("newsgroups", root=tmp_path)
+        tasks.load("newsgroups-tokens", root=tmp_path)
     message = str(exc_info.value)
     for word in (str(tmp_path / text.NEWSGROUPS), "not known", "FEDSTAS_DATA", "task topics"):
         assert word in message
@@ -212,7 +212,11 @@ def test_an_empty_document_is_refused_and_so_is_a_token_that_training_does_not_k
 @pytest.mark.parametrize(
     ("task", "make_network", "message"),
     [
-        ("digits", "text-cnn", "'text-cnn' does not fit task digits, of images: use perceptron$"),
+        (
+            "digits",
+            "text-cnn",
+            "'text-cnn' does not fit task digits, of images: use perceptron or linear$",
+        ),
         ("digits", "convolutional", "'convolutional' does not fit task digits"),
         (
             "topics",

@@ -30,7 +30,13 @@ RECORDED = ROOT / "results"
 SWEEP = "which-design"
 CLASSES = {name: shape[-1] for name, shape in tasks.SHAPES.items()} | coarse.CLASSES
 CLASSES |= {"cifar10-features": 10, "cifar100-features": 100, "cifar100-coarse-features": 20}
-CLASSES |= {"digits": 10, "topics": text.TOPICS, "newsgroups": 20}
+CLASSES |= {
+    "digits": 10,
+    "topics": text.TOPICS,
+    "newsgroups": 20,
+    "newsgroups-tokens": 20,
+    "shakespeare": 60,
+}
 TRIAL = "digits"  # the setting for readers' own designs: embedded data, minutes
 TAIL = 0.1  # an accuracy at a budget is the mean of the curve over this last part of it
 MAX_EXTENSIONS = 3  # of a grid of learning rates, if an optimum lies at its end

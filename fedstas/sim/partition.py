@@ -306,7 +306,7 @@ def natural(labels, users, clients: int, seed: int) -> Federation:
     labels, seed = _check_labels(labels), _check_seed(seed)
     if users is None:
         raise InputError(
-            "partition natural needs data that name the user of each example: topics, newsgroups, or your own "
+            "partition natural needs data that name the user of each example: topics, newsgroups, shakespeare, or your own "
             "data with client= or users="
         )
     users = as_names("users", users)

@@ -25,7 +25,7 @@ import numpy as np
 
 from fedstas import user_code
 from fedstas.errors import DataError, InputError, check_choice, check_int
-from fedstas.sim import coarse, frozen_features, text
+from fedstas.sim import coarse, corpora, frozen_features, text
 from fedstas.streams import LARGEST_SEED, stream
 
 if TYPE_CHECKING:  # torch takes seconds to load, and the names of tasks need none
@@ -40,7 +40,7 @@ SKETCHES: dict = DIGESTS.pop("sketches")
 BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100", "emnist")}
-TEXT = ("topics", "newsgroups")
+TEXT = ("topics", "newsgroups", "newsgroups-tokens", "shakespeare")
 NETWORKS = (
     "perceptron",
     "linear",
@@ -48,6 +48,7 @@ NETWORKS = (
     "convolutional-dropout",
     "text-cnn",
     "transformer",
+    "ngram",
 )
 PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
@@ -65,7 +66,7 @@ class Task:
     """A data set on one device, and the network that is trained on it.
 
     Images of MNIST and its like and of digits are scaled to [0, 1], those of CIFAR to [-1, 1], frozen features to
-    [0, 1].
+    [0, 1]; features of `newsgroups` have length sqrt(50).
 
     Args:
         name: as in `names`, or FILE.py:FUNCTION.
@@ -132,9 +133,12 @@ class Task:
     @property
     def networks(self) -> tuple[str, ...]:
         """The names of the networks that fit the data, the default first."""
+        name = self.name.removesuffix(VALIDATION)
+        if name == "shakespeare":
+            return ("ngram",)
         if self.kind == "documents":
             return "text-cnn", "transformer"
-        if self.name.removesuffix(VALIDATION) in frozen_features.TASKS:
+        if name in (*frozen_features.TASKS, "newsgroups"):
             return "linear", "perceptron"
         fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
         convolutional = ("convolutional", "convolutional-dropout") if fits else ()
@@ -172,6 +176,7 @@ class Task:
             "convolutional-dropout": lambda: models.ConvolutionalDropout(classes),
             "text-cnn": lambda: models.TextCNN(self.tokens, classes),
             "transformer": lambda: models.Transformer(self.tokens, classes),
+            "ngram": lambda: models.NGram(self.tokens, self.train_x.shape[1], classes),
         }
         make = makers[network] if isinstance(network, str) else lambda: network(self)
         with torch.random.fork_rng(devices=[]):
@@ -226,7 +231,8 @@ def load(
 
     Data are read from `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
     as npz. Of `emnist` it is the balanced split, 47 classes; the digest of `emnist.npz` is not known: it is read
-    with a warning. `text` makes `topics` and `newsgroups`, `coarse` its tasks of `cifar100`. Frozen features are
+    with a warning. `text` makes `topics` and `newsgroups-tokens`, `corpora` `newsgroups` and
+    `shakespeare` with their authors and roles, `coarse` its tasks of `cifar100`. Frozen features are
     computed from the images at first use, in about ten minutes, and kept as npz, too.
 
     Args:
@@ -252,10 +258,17 @@ def load(
     where, folder = find_device(device), data_folder(root)
     if name == "topics":
         arrays = text.topics()
-    elif name == "newsgroups":
+    elif name.startswith("newsgroups"):
+        vectors = None if name == "newsgroups-tokens" else corpora.load_vectors(name)
         with _download_errors(name, folder / text.NEWSGROUPS, "topics"):
-            posts = text.fetch_newsgroups(str(folder))
-        arrays = text.tokenise(*posts)
+            posts = text.fetch_newsgroups(folder)
+        train, test = posts
+        if vectors is None:
+            arrays = text.tokenise(train, test)
+        else:
+            arrays = corpora.by_author(train, test, *vectors)
+    elif name == "shakespeare":
+        arrays = corpora.shakespeare(folder)
     elif name in frozen_features.TASKS:
         arrays = _feature_arrays(name, folder)
     elif name in coarse.CLASSES:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 
+from fedstas.sim import corpora
 from fedstas.streams import stream
 
 TOPICS, WORDS, USERS = 10, 1000, 100
@@ -23,6 +25,7 @@ CONCENTRATION = 0.3  # parameter of the Dirichlet distribution of a user's topic
 SIZE_SIGMA = 1.0  # parameter of the log-normal distribution of the users' numbers of documents
 NEWSGROUPS = "20news-bydate_py3.pkz"  # scikit-learn's file
 AUTHOR = r"(?m)^From:(.*)$"  # header line of a post
+ADDRESS = r"[\w.+%=!/-]+@[\w.-]+"
 VOCABULARY = 5000  # the most frequent words, which have tokens of their own
 MAX_WORDS = 100  # words of a post that are kept
 UNKNOWN = 1  # the token of every other word
@@ -70,26 +73,42 @@ def topics() -> dict[str, np.ndarray]:
     return arrays | {"users": users["train"]}
 
 
-def fetch_newsgroups(root: str) -> tuple:
-    """Read the 20 newsgroups from the folder root, into which scikit-learn downloads them if need be.
+def find_author(post: str) -> str:
+    """Return the address in a post's line "From:", in lower case, the whole line without one, or "" without either."""
+    line = re.search(AUTHOR, post)
+    sender = line[1].strip().lower() if line else ""
+    address = re.search(ADDRESS, sender)
+    return address[0] if address else sender
+
+
+def fetch_newsgroups(root: Path) -> tuple:
+    """Read the 20 newsgroups from the folder root: from the archive of `corpora`, else from scikit-learn's file, which
+    it downloads if need be.
 
     Returns:
-        For train and test a triple: texts without headers, footers and quotes; labels; authors, from the line
-        "From:".
+        For train and test a triple: texts without headers, footers and quotes; labels; authors, as `find_author`
+        returns them.
     """
-    from sklearn.datasets import fetch_20newsgroups
+    from sklearn.datasets import _twenty_newsgroups, fetch_20newsgroups
 
     splits: list = []
+    if (root / corpora.FOLDER / corpora.NEWSGROUPS).exists():
+        for posts, labels in corpora.newsgroups(root):
+            texts = posts
+            for part in ("header", "footer", "quoting"):
+                strip = getattr(_twenty_newsgroups, f"strip_newsgroup_{part}")
+                texts = [strip(text) for text in texts]
+            splits.append((texts, labels, [find_author(post) for post in posts]))
+        return tuple(splits)
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore"
         )  # that a download is tried again; the caller reports a failure
         for split in ("train", "test"):
-            options = {"data_home": root, "subset": split, "shuffle": False, "n_retries": 1}
+            options = {"data_home": str(root), "subset": split, "shuffle": False, "n_retries": 1}
             plain = fetch_20newsgroups(**options, remove=("headers", "footers", "quotes"))
             posts = fetch_20newsgroups(**options).data
-            authors = [m[1].strip() if (m := re.search(AUTHOR, post)) else "" for post in posts]
-            splits.append((plain.data, plain.target, authors))
+            splits.append((plain.data, plain.target, [find_author(post) for post in posts]))
     return tuple(splits)
 
 

