@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from companion.pages import saved_bytes
 from companion.runs import comparison
 from fedstas.errors import InputError
 
@@ -108,6 +109,7 @@ def test_every_arm_is_tuned_and_evaluated(recorded):
     assert len(table) == 3 * 2 * 3  # arms, models, seeds
     own = table[table["arm"] == setting.reference]
     np.testing.assert_allclose(own["ratio"], 1)
+    assert own["reached"].all()  # by its own end, if not before
     best = comparison.choose_candidates(
         comparison.tabulate_tuning(setting, comparison.load_curves(setting, runs, tuning=True))
     )
@@ -166,3 +168,20 @@ def test_a_setting_that_is_evaluated_on_the_split_of_its_tuning_is_refused(read)
     entry = yaml.safe_load(SMALL)["settings"]["tiny"] | {"task": "digits-validation"}
     with pytest.raises(InputError, match="evaluated on the validation split of its tuning"):
         read(settings={"tiny": entry})
+
+
+def test_the_page_draws_and_tabulates_every_arm_and_names_what_it_asks_for(recorded):
+    setting, runs, _ = recorded
+    settings = {setting.name: setting}
+    table = comparison.outcomes(setting, runs)
+    figure = saved_bytes.draw_ratios(comparison.compare(table, "md"), settings)
+    labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert labels == ["least variance, sketch"]  # all clients are no rival, and MD is the line at 1
+    rows = saved_bytes.tabulate(table, settings).set_index("design")
+    assert set(rows.index) == {"MD sampling", "least variance, sketch", "all clients"}
+    assert rows.loc["least variance, sketch", "asks for"] == "64 numbers, once"
+    assert rows.loc["MD sampling", "asks for"] == "nothing"
+    assert rows.loc["all clients", "share of headroom"] == "1.00"
+    assert {arm.name for s in comparison.read().values() for arm in s.arms} == set(
+        saved_bytes.LABELS
+    )

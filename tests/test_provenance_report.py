@@ -16,13 +16,22 @@ from companion.pages import chapters, design_comparison, myst
 from companion.runs import experiments, least_variance_results, provenance_report, records
 
 ROOT = Path(__file__).parents[1]
-NAMES = {*experiments.SWEEPS, "which-design", "partitions", "one-round", "one-round-features"}
+NAMES = {
+    *experiments.SWEEPS,
+    "which-design",
+    "partitions",
+    "one-round",
+    "one-round-features",
+    "comparison",
+}
 SWEEPS_OF_READER = {  # (module, function) -> the sweeps that it reads, whatever its arguments
     ("records", "load_partitions"): {"partitions"},
     ("one_rounds", "load"): {"one-round"},
-    ("feature_errors", "load"): {"one-round-features"},
+    ("feature_errors", "load"): {"one-round-features", "comparison"},
     ("design_comparison", "load_results"): {"which-design"},
     ("averaging_results", "accuracies"): {"averaging"},
+    ("saved_bytes", "load"): {"comparison"},
+    ("saved_bytes", "list_missing"): {"comparison"},
     ("protocol", "load_curves"): {"which-design"},
     ("least_variance_results", "load_frames"): {
         "least-variance",
@@ -219,7 +228,7 @@ def test_the_number_of_displays_of_recorded_runs_in_each_chapter():
         "06_clustered_sampling": 11,
         "07_fedsampling": 10,
         "09_what_we_would_write": 6,
-        "10_which_design": 17,
+        "10_which_design": 20,
     }
     figures = {title: sweeps for title, sweeps, _ in find_displays("05_experiments")}
     assert figures["figure_fig3"] == {"preprint", "mnist-0.001", "cifar100"}

@@ -61,10 +61,10 @@ def draw_ratios(gains: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
     for name, part in rows.groupby("setting", sort=False):
         part = part[part["arm"] != comparison.ALL_CLIENTS].sort_values("mean")
         table = part.set_index(part["arm"].map(LABELS.get))[["mean", "low", "high"]]
-        is_held = (part["reached"] == part["seeds"]).to_numpy()
+        is_held = pd.Series((part["reached"] == part["seeds"]).to_numpy(), table.index)
         panels[settings[name].title] = {
-            series[0]: table.where(is_held[:, None]),
-            series[1]: table.where(~is_held[:, None]),
+            series[0]: table.where(is_held, axis=0),
+            series[1]: table.where(~is_held, axis=0),
         }
     styles = {
         series[0]: plots.Style(plots.BLACK, "", "o"),
@@ -134,3 +134,53 @@ def list_missing(settings: dict[str, Setting]) -> pd.DataFrame:
         runs = planned - sum(map(len, lacking.values()))
         rows.append({"setting": setting.title, "runs": planned, "recorded": runs})
     return pd.DataFrame(rows)
+
+
+_SHOWN = "cifar10-features"  # the setting whose numbers the text has
+
+
+def _recommended(gains: pd.DataFrame, model: str, outcome: str) -> pd.Series:
+    """Return the row of least variance by sketches, the recommended design, in the setting of the text."""
+    rows = gains[(gains["setting"] == _SHOWN) & (gains["arm"] == "least-variance")]
+    (_, row), *_ = rows[(rows["model"] == model) & (rows["outcome"] == outcome)].iterrows()
+    return row
+
+
+def compute_numbers(gains: pd.DataFrame) -> dict[str, str]:
+    """Compute the numbers of chapter 10 on the second comparison, for `glue_values`.
+
+    Args:
+        gains: as `comparison.compare` returns them, against MD.
+    """
+
+    def cell(model: str, outcome: str, form: str) -> str:
+        row = _recommended(gains, model, outcome)
+        text = statistics.format_interval(row["mean"], row["low"], row["high"], form)
+        is_bound = outcome == "ratio" and row["reached"] < row["seeds"]
+        return f"at least {text}" if is_bound else text
+
+    return {
+        "second_ratio": cell("average", "ratio", ".2f"),
+        "second_points": cell("average", "large", "+.1f"),
+        "second_raw_ratio": cell("raw", "ratio", ".2f"),
+        "second_raw_points": cell("raw", "large", "+.1f"),
+    }
+
+
+def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, bool]:
+    """Check what chapter 10 says of the second comparison, by sentence.
+
+    Args:
+        table: as `comparison.outcomes` returns it, of all settings.
+        gains: as `comparison.compare` returns them, against MD.
+    """
+    ratio, points = (_recommended(gains, "average", key) for key in ("ratio", "large"))
+    raw = _recommended(gains, "raw", "ratio")
+    ends = gains[(gains["model"] == "average") & (gains["outcome"] == "large")]
+    rivals = ends[(ends["setting"] == _SHOWN) & (ends["arm"] != comparison.ALL_CLIENTS)]
+    return {
+        "averaged": bool(ratio["low"] < 1 < ratio["high"] and points["low"] < 0 < points["high"]),
+        "raw": bool(raw["high"] < 0.9),
+        "nobody": bool((rivals["low"] < 0.5).all()),
+        "open": not {"newsgroups", "shakespeare"} & set(table["setting"]),
+    }

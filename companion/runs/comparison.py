@@ -368,9 +368,9 @@ def megabytes_to_hold(
     x = np.append(0.0, run["megabytes"])
     y = np.append(1 / classes, run[metric])
     ends = np.linspace(TAIL * budget, sent, 1001)
-    steps = np.linspace(0, TAIL * budget, 51)
+    steps = np.linspace(0, TAIL * budget, 101)  # as in `accuracy_at_budget`
     means = np.interp(ends[:, None] - steps, x, y).mean(1)
-    reached = np.flatnonzero(means >= goal)
+    reached = np.flatnonzero(means >= goal - 1e-9)  # rounding error of the reference's own goal
     return (float(ends[reached[0]]), True) if len(reached) else (sent, False)
 
 
