@@ -229,8 +229,10 @@ def draw_one_round_errors(summary: pd.DataFrame) -> Figure:
 
 
 def tabulate_better_designs(table: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the one-round error of the design "least variance" in multiples of MD sampling's, and the designs that err
-    less.
+    """Tabulate the one-round error of the design "least variance", and the designs whose error is smaller.
+
+    The one-round error is the mean squared distance of a round's aggregated update from that of all clients, divided by the
+    same of MD sampling.
 
     Args:
         table: as `one_rounds.load` returns it.
@@ -388,8 +390,8 @@ TUNED_SETTINGS = (
 
 
 def compute_tuned_gains() -> pd.DataFrame:
-    """Compute the differences in accuracy between least variance and its rivals, each at its tuned learning rate, from the
-    runs of chapter 10.
+    """Compute the differences in accuracy between least variance and its rivals, each at its tuned learning rate, when a run
+    has sent as many megabytes as one of the two budgets of chapter 10's protocol allows.
 
     Returns:
         One row per setting, arm (least variance or a rival), rival (one of the others) and budget ("small" or "large"),

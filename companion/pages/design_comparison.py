@@ -1,5 +1,8 @@
 """Chapter 10: the recorded comparison, its tables and figures, and checks of the chapter's sentences.
 
+An accuracy is measured when a run has sent a number of megabytes, the smaller or the larger of the two budgets of its
+setting (`protocol`), or after a number of rounds.
+
 Sentences stand on the page and link to the row of the table (`anchor`) that they rest on; what is not recorded
 is left out and named by `describe_missing`.
 """
@@ -495,8 +498,12 @@ def check_colour_images(result: SettingResults) -> dict[str, bool]:
 
 
 def format_colour_numbers(result: SettingResults) -> dict[str, float | str]:
-    """Return the numbers of the setting with colour images that the front pages quote, at the larger budget: the lowest and
-    the highest mean accuracy of a design in %, and the gains over MD of clustered sampling and of least variance."""
+    """Return the numbers of the setting with colour images that chapter 10's first screen and the page Findings quote.
+
+    All are at the larger budget of megabytes: the lowest and the highest mean accuracy among the designs in %, and the
+    gains over MD of clustered sampling and of least variance, formatted with their intervals. The key "cut_colour" is
+    that of least variance, whose strata are a maximum cut of a graph.
+    """
     accuracies = result.outcomes.groupby("arm")["large"].mean()
     numbers: dict[str, float | str] = {
         "colour_low": accuracies.min(),

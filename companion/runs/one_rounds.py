@@ -312,7 +312,10 @@ def count_above_md(table: pd.DataFrame, design: str) -> tuple[int, int, pd.Serie
 
 
 def list_better_designs(table: pd.DataFrame, setting: str, m: int) -> list[str]:
-    """List the designs that err less than least variance in every partition of a setting, the best first."""
+    """List the designs that err less than least variance in every partition of a setting, the best first.
+
+    The oracle, which knows the true updates, is left out.
+    """
     rows = table[(table["setting"] == setting) & (table["m"] == m)]
     seeds = rows.assign(value=_error(rows)).groupby(["design", "seed"])["value"].mean().unstack()
     better = seeds[(seeds < seeds.loc[LEAST_VARIANCE_METHOD]).all(axis=1)].mean(axis=1)

@@ -25,7 +25,7 @@ READINGS = {
     "pooled": "n* of the pool of n; the client's part / n̄",
     "pooled-size": "n̄ of the pool of n; the client's part / n̄",
     "again": "n̄ draws with replacement",
-    "again-or-nothing": "n̄ draws, each example n*/n, else nothing",
+    "again-or-nothing": "n̄ draws; each takes example i with probability n*/n, for each i, else none",
 }
 
 
@@ -154,7 +154,8 @@ def _check_reading(reading: str, n_k: int, n: int, n_star: int, size: int) -> No
     check_choice("reading", reading, READINGS)
     check_int("n_k", n_k, 1, check_int("n", n, 2))
     check_int("n_star", n_star, 1, n)
-    check_int("sample_size", size, 1, n_k)
+    check_int("size", size, 1, n_k)
+    # One draw takes one of the n_k examples with probability n_k n*/n in all, which must be at most 1.
     if reading == "again-or-nothing" and n_k * n_star > n:
         raise InputError(f"n_k n* is {n_k * n_star}: it must be at most n = {n} for this reading")
 

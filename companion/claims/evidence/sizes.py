@@ -1,5 +1,9 @@
 """The size estimator: eq. 5.7, Lemma 2 (eq. 6.8), and the slides' versions.
 
+The server wants n* examples of a round's participants, whose total size is n. Each reports its size by randomised
+response among 1..M - 1, truthfully with probability alpha. From the reports the server computes ñ, its estimate of n, and
+each participant draws its examples at the rate n*/ñ.
+
 Small cases are rational; the paper's scale (M = 100, alpha = 0.1616) comes from the distribution of the sum
 of the reports, by convolution.
 """
@@ -423,7 +427,14 @@ def rate_table(requests=(99, 600, 2048)) -> pd.DataFrame:
 def rate_is_a_probability(
     claim: Claim, *, cap: int = CAP, alpha: Fraction = ALPHA, n_star: int = 600
 ) -> Evidence:
-    """Compute the chance that n*/ñ is not in (0, 1], for ten clients whose sizes are clipped to M - 1 (Sec. 5.2)."""
+    """Compute the chance that the rate n*/ñ is not in (0, 1], for ten clients that report the largest size, M - 1 (Sec. 5.2).
+
+    Args:
+        claim: on the rate.
+        cap: M; sizes are reported in 1..M - 1.
+        alpha: the chance that a report is the true size.
+        n_star: n*, the requested examples.
+    """
     table = rate_table()
     # By value of the estimate ñ, its probability.
     law = theory.size_estimator_exact([cap - 1] * PARTICIPANTS, cap, alpha)
