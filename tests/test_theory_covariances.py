@@ -192,7 +192,7 @@ def test_mean_and_variance_of_the_aggregate_of_pooled_data_sampling():
         (lambda: cov.reading_form("other", 2, 4, 1, 1), "unknown reading"),
         (lambda: cov.reading_form("fixed", 5, 4, 1, 1), "n_k is 5"),
         (lambda: cov.reading_form("fixed", 2, 4, 5, 1), "n_star is 5"),
-        (lambda: cov.reading_form("fixed", 2, 4, 1, 3), "sample_size is 3"),
+        (lambda: cov.reading_form("fixed", 2, 4, 1, 3), "size is 3"),
         (lambda: cov.reading_form("again-or-nothing", 4, 8, 4, 2), "n_k n"),
         (lambda: cov.Form(Fraction(1), Fraction(0)).at([1.0]), "gradients"),
     ],
