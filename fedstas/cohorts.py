@@ -702,7 +702,7 @@ def _in_order(updates, clients: np.ndarray, t: int) -> list:
         foreign = [k for k in updates if k not in clients]
         if foreign:
             raise InputError(
-                f"client {format_value(foreign[0])} was not drawn in round {t}: leave out its update"
+                f"client {foreign[0]} was not drawn in round {t}: leave out its update"
             )
         return [updates.get(int(k)) for k in clients]
     if not hasattr(updates, "__len__"):
