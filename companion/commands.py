@@ -343,11 +343,17 @@ def grade(
 def slides(
     name: Annotated[str, typer.Argument(help="a chapter: 02, 02_stratification, ...")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="the .html")] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="all figures, tables, boxes and exercises")
+    ] = False,
 ) -> None:
-    """Write slides of an executed chapter: one HTML file that needs no network."""
+    """Write slides of an executed chapter: one HTML file that needs no network.
+
+    Those of a session's chapter are about twelve, with a question to vote on.
+    """
     from companion.teach import slides as presentation
 
-    typer.echo(relative(presentation.make(name, output)))
+    typer.echo(relative(presentation.make(name, output, full)))
 
 
 @app.command()

@@ -32,7 +32,7 @@ PURPOSES = {  # extra of pyproject.toml -> what it is for
     "book": "the chapters",
     "dask": "dask clusters",
     "features": "tasks of frozen features",
-    "words": "the task newsgroups",
+    "words": "tasks of word vectors",
     "flower": "fedstas.flower",
     "bench": "the benchmarks",
     "dev": "the tests",
@@ -128,7 +128,11 @@ def data() -> list[Line]:
     for name in tasks.names()[1:]:
         if name in (*coarse.CLASSES, "cifar100-coarse-features", "newsgroups-tokens"):
             continue  # of the files of other tasks
-        archives = {"newsgroups": corpora.NEWSGROUPS, "shakespeare": corpora.PLAYS}
+        archives = {
+            "newsgroups": corpora.NEWSGROUPS,
+            "shakespeare": corpora.PLAYS,
+            "reuters": corpora.STORIES,
+        }
         path = folder / corpora.FOLDER / archives.get(name, "")
         if name not in archives:
             path = folder / f"{name}.npz"
@@ -146,7 +150,7 @@ def data() -> list[Line]:
         )
         message = f"{', '.join(absent)}: not in {folder} ({source}); the first use downloads or computes them"
         message += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups; "
-        message += f"{corpora.FOLDER}/{corpora.PLAYS} for shakespeare)"
+        message += f"{corpora.FOLDER}/{corpora.STORIES} for reuters, {corpora.FOLDER}/{corpora.PLAYS} for shakespeare)"
         lines.append(Line(MISSING, "the others", message))
     return lines
 

@@ -13,6 +13,7 @@ that the simulator would draw for the same seed and answers.
 """
 
 import base64
+import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -87,7 +88,6 @@ class Cohorts:
         method, m, seed: what was given.
         sizes: int [N].
         round: the rounds so far.
-        cohort: the last cohort, None before the first.
 
     Raises:
         InputError: here and in the methods, for anything that does not fit, in one sentence. A method whose server does
@@ -103,7 +103,7 @@ class Cohorts:
             seed = int(seed.integers(LARGEST_SEED))
         self.seed = check_int("seed", seed, 0, LARGEST_SEED)
         self.round = 0
-        self.cohort: Cohort | None = None
+        self._drawn: Cohort | None = None  # a copy: whoever has the cohort may change its arrays
         self._reported = True
         self._rates = np.zeros(0)  # of the cohort's participants
         self._view = _LoopView(self.method.name, self.seed)
@@ -111,6 +111,11 @@ class Cohorts:
 
     def __repr__(self) -> str:
         return f"Cohorts({self.method.name!r}, {len(self.sizes)} clients, m={self.m}, round {self.round})"
+
+    @property
+    def cohort(self) -> Cohort | None:
+        """The last cohort, None before the first."""
+        return None if self._drawn is None else copy.deepcopy(self._drawn)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -177,10 +182,10 @@ class Cohorts:
             view.end()
         self.round += 1
         clients = view.numbers[drawn.clients]
-        self.cohort = Cohort(clients, drawn.weights, drawn.strata, drawn.per_example)
+        self._drawn = Cohort(clients, drawn.weights, drawn.strata, drawn.per_example)
         self._rates = np.asarray(rates, dtype=np.float64)
         self._reported = not len(clients)  # nothing is to be reported of an empty cohort
-        return self.cohort
+        return copy.deepcopy(self._drawn)
 
     def examples(self, cohort: Cohort) -> list[np.ndarray]:
         """Return on which of its examples each participant of the last cohort trains: positions in 0..n_k - 1, ascending.
@@ -289,7 +294,7 @@ class Cohorts:
         # Rows are of clients with examples alone. New clients are named -1, which no row is of.
         now = [-1 if clients[k] is None else int(clients[k]) for k in self._view.numbers]
         self._view.memory.move_clients(rows, now)
-        self.cohort, self._reported = None, True
+        self._drawn, self._reported = None, True
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next rounds depend on, as numbers, text, lists and dicts.
@@ -308,7 +313,7 @@ class Cohorts:
             "reported": self._reported,
             "has_asked_for_updates": view.has_asked_for_updates,
         }
-        values = {"memory": view.memory, "cohort": self.cohort, "rates": self._rates}
+        values = {"memory": view.memory, "cohort": self._drawn, "rates": self._rates}
         return plain | {name: to_plain(each, classes, _store) for name, each in values.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -345,7 +350,7 @@ class Cohorts:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"the state is damaged ({type(error).__name__}: {error})") from None
-        self._view.memory, self.cohort, self._rates = memory, cohort, rates
+        self._view.memory, self._drawn, self._rates = memory, cohort, rates
         self._view.has_asked_for_updates, self.round, self._reported = asked, t, reported
 
     def _set_clients(self, sizes, m: int) -> None:
@@ -364,11 +369,9 @@ class Cohorts:
 
     def _check_drawn(self, cohort: Cohort) -> Cohort:
         """Return the last cohort; `InputError` unless it is this one."""
-        drawn = self.cohort
+        drawn = self._drawn
         if drawn is None:
             raise InputError("no cohort is drawn: call sample first")
-        if cohort is drawn:
-            return drawn
         if not isinstance(cohort, Cohort):
             raise InputError(
                 f"the cohort is {format_value(cohort)}: give the Cohort that sample returned"
@@ -418,11 +421,10 @@ class _LoopView(ServerView):
         for name, value in answers.items():
             if value is None or callable(value):
                 continue
-            if (
-                isinstance(value, Mapping)
-                or not hasattr(value, "__len__")
-                or isinstance(value, str)
-            ):
+            if hasattr(value, "__array__") and not _is_tensor(value):
+                answers[name] = value = np.asarray(value)  # rows, also of a data frame
+            is_one = not hasattr(value, "__len__") or getattr(value, "ndim", 1) == 0
+            if is_one or isinstance(value, Mapping | str):
                 raise InputError(
                     f"{name} are {format_value(value)}: give an array with a row for each client, a list, or a "
                     "function of a client's number"
@@ -700,7 +702,7 @@ def _in_order(updates, clients: np.ndarray, t: int) -> list:
         foreign = [k for k in updates if k not in clients]
         if foreign:
             raise InputError(
-                f"client {format_value(foreign[0])} was not drawn in round {t}: leave out its update"
+                f"client {foreign[0]} was not drawn in round {t}: leave out its update"
             )
         return [updates.get(int(k)) for k in clients]
     if not hasattr(updates, "__len__"):

@@ -21,6 +21,16 @@
 # - which sum over *all* clients a round of federated learning estimates, and with which weights;
 # - what "unbiased" promises about a cohort drawn at random, and what it does not;
 # - why the paper's weights belong on updates and not on models.
+#
+# ```{admonition} Words that all chapters use
+# :class: dropdown
+# - The *preprint* is {cite:t}`slessor2024fedstas`, the *journal* version their manuscript of 2025, {cite:t}`slessor2025fedstas`.
+#   *As written* is what these texts say, *as coded* what the authors' released program of December 2024 does.
+# - A *client* holds data. The *server* holds the model, and sends it in each round to a *cohort*: some clients, each with a weight.
+# - A client's *update* is the model that it ends with, less the one that it was sent.
+# - In code, `stream(seed, purpose, ...)` makes the random numbers of one purpose. `engine.pool` puts the examples of all clients into one
+#   array, so that all can train at once.
+# ```
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -139,7 +149,7 @@ m = min(s.clients_per_round, N)  # m of N clients take part in a round
 # ## What does a client send back?
 #
 # The model that it ends with; what counts is how far that lies from where it began. The server sends $\boldsymbol{w}_t$ to
-# everyone who takes part. Each participant takes a few steps of SGD on its own examples (eq. 2.2) and returns $\boldsymbol{w}_{t+1}^k$. In
+# everyone who takes part. Each participant takes a few steps of SGD on its own examples (the journal's eq. 2.2) and returns $\boldsymbol{w}_{t+1}^k$. In
 # plain PyTorch:
 
 # %%

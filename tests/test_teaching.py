@@ -191,7 +191,9 @@ def chapter_of(monkeypatch):
         """Put these chapters in the place of the book's."""
         nb = v4.new_notebook(cells=[new_cell[k](s, metadata={"tags": t}) for k, s, *t in cells])
         text = nbformat.writes(nb)
-        monkeypatch.setattr(chapters, "notebook", lambda name: nbformat.reads(text, as_version=4))
+        monkeypatch.setattr(
+            chapters, "read_notebook", lambda name: nbformat.reads(text, as_version=4)
+        )
 
     return replace_chapters
 

@@ -35,6 +35,7 @@ CLASSES |= {
     "topics": text.TOPICS,
     "newsgroups": 20,
     "newsgroups-tokens": 20,
+    "reuters": 14,
     "shakespeare": 60,
 }
 TRIAL = "digits"  # the setting for readers' own designs: embedded data, minutes

@@ -22,6 +22,7 @@ from fedstas.errors import InputError
 
 MAX_BOX = 900  # characters of a box that fit a slide; all of a longer one is in the notes
 MAX_ROWS = 12  # rows of a table that fit a slide; the notes count the others
+MAX_VERDICTS = 2  # on the slides of a session
 MAX_TITLE = 90  # characters of a caption's first sentence that fit a title
 VOICES = ("as-written", "as-coded", "as-it-should-be", "verdict")  # classes of boxes with a colour
 BOXES = ("admonition", "prf:lemma", "prf:theorem", "prf:definition", "prf:algorithm", "math")
@@ -38,35 +39,90 @@ FIGURE_TITLES = {  # titles of figures that several sessions show; otherwise the
 
 @dataclass(frozen=True)
 class Session:
-    """The question that a session's slides put beside the drawing of a round, and figures (chapter, name) of other chapters."""
+    """What a session's slides show: about twelve, unless all are asked for.
+
+    Args:
+        question: put beside the drawing of a round.
+        figures: of other chapters, as (chapter, name).
+        vote: a question to the class (Markdown); its slide stands before the figure that answers it.
+        core: names of the chapter's figures to be shown, the first of them after the vote; all others are left out.
+    """
 
     question: str
     figures: tuple[tuple[str, str], ...] = ()
+    vote: str = ""
+    core: tuple[str, ...] = ()
 
 
 SESSIONS = {
     "01_aggregation": Session(
         "step 7: with which weights do the drawn clients enter the new model?",
         (("09_what_we_would_write", "ch9_figure_draws"),),
+        "Four ways to weigh a cohort of $m$ of $N$ clients, $\\omega_k$ the share of the data:\n\n"
+        "1. FedAvg: each by its share of the *cohort's* data;\n"
+        "2. $\\frac{N}{m}\\omega_k$, on what each model changed;\n"
+        "3. $m$ draws by size, all draws alike, $\\frac{1}{m}$;\n"
+        "4. $\\frac{N}{m}\\omega_k$, on the models themselves.\n\n"
+        "Which are right on average? Which is furthest off in a single round?",
+        (
+            "figure_estimators",
+            "figure_partitions",
+            "figure_averaging",
+            "figure_common",
+            "figure_rounds",
+        ),
     ),
     "02_stratification": Session(
         "steps 2 to 5: what strata know, how many draws each gets, and who is drawn.",
         (("09_what_we_would_write", "ch9_map"),),
+        "A stratum of ten clients that hardly differ: how many seats does Neyman's rule give it?\n\n"
+        "None, one, or its share of the clients? And what happens to its clients if none?",
+        (
+            "figure_allocation",
+            "figure_squeeze",
+            "figure_exponent",
+            "figure_reach",
+            "figure_inclusion",
+        ),
     ),
     "03_data_sampling": Session(
-        "step 6: on how many examples does a drawn client train, and who may know how many it has?"
+        "step 6: on how many examples does a drawn client train, and who may know how many it has?",
+        vote="Ten clients have 600 examples each, and sizes are cut at $M = 100$.\n\n"
+        "Where does the estimate of the total lie: near 6,000, near 1,000, or near 0?",
+        core=(
+            "figure_estimator",
+            "figure_readings",
+            "figure_report",
+            "figure_caps",
+            "figure_accuracy",
+        ),
     ),
     "04e_privacy": Session(
         "steps 2, 6 and 7: what leaves a client? A gradient, a report of its size, a model.",
         (("03_data_sampling", "figure_report"),),
+        "A client of 40 examples reports its size afresh in each round, at $\\epsilon = 3$.\n\n"
+        "After how many reports do you guess the size more often than not: 3, 10, 100, never?",
+        ("figure_ch4e_rounds",),
     ),
     "05_experiments": Session(
         "the whole loop, 99 times: does the new model become better for it?",
         (("10_which_design", "ch10_remembered"),),
+        "Two runs of one method differ by several points.\n\n"
+        "How many seeds does a difference of one point between two methods need: 3, 10, 100?",
+        (
+            "figure_forest",
+            "figure_paper_partition",
+            "figure_fig2",
+            "figure_fig3",
+            "figure_sensitivity",
+        ),
     ),
     "09_what_we_would_write": Session(
         "steps 3, 4 and 7: which strata, allocation and weights would you choose?",
         (("10_which_design", "ch10_remembered"),),
+        "You may ask each client for a little before the first round.\n\n"
+        "For what: its size, its label counts, a gradient, nothing? What does it cost, and what does it tell?",
+        ("ch9_one_round", "ch9_figure_draws", "ch9_map", "ch9_cost"),
     ),
 }
 
@@ -82,6 +138,7 @@ class Slide:
     body: str
     kind: str = ""
     notes: str = ""
+    name: str = ""  # of a figure
 
 
 def html_renderer():
@@ -98,8 +155,11 @@ def html_renderer():
     return md.use(dollarmath_plugin, renderer=formula)
 
 
-def slides(chapter: str) -> list[Slide]:
+def slides(chapter: str, full: bool = False) -> list[Slide]:
     """Make the slides of a chapter from its executed page.
+
+    Args:
+        full: whether all figures, tables, boxes and exercises of a session's chapter are shown.
 
     Raises:
         InputError: the chapter is not executed.
@@ -124,7 +184,39 @@ def slides(chapter: str) -> list[Slide]:
         shared = [slide for figure in session.figures for slide in figure_slides(*figure)]
         end = next((k for k, s in enumerate(result) if s.title in SHOWN_SECTIONS), len(result))
         result = [result[0], round_slide(session), *result[1:end], *shared, *result[end:]]
+        result = add_vote(result if full else select(result, session), session)
     return result
+
+
+def select(deck: list[Slide], session: Session) -> list[Slide]:
+    """Return the slides of a session to teach from; the notes of those left out go to the next one that is shown."""
+    kept: list[Slide] = []
+    notes, verdicts = "", 0
+    for slide in deck:
+        verdicts += "verdict" in slide.kind
+        shown = (
+            slide.kind in ("title", "text", "figure round")
+            or (slide.kind == "figure" and (not slide.name or not session.core))
+            or slide.name in (*session.core, *(name for _, name in session.figures))
+            or ("verdict" in slide.kind and verdicts <= MAX_VERDICTS)
+        )
+        if shown:
+            kept.append(Slide(slide.title, slide.body, slide.kind, notes + slide.notes, slide.name))
+            notes = ""
+        else:
+            notes += slide.notes
+    if notes and kept:
+        kept[-1].notes += notes
+    return kept
+
+
+def add_vote(deck: list[Slide], session: Session) -> list[Slide]:
+    """Return the slides with the session's vote before the figure that answers it."""
+    if not session.vote:
+        return deck
+    before = next((k for k, s in enumerate(deck) if s.name == session.core[0]), min(2, len(deck)))
+    vote = Slide("Vote", html_renderer().render(session.vote), "vote")
+    return [*deck[:before], vote, *deck[before:]]
 
 
 def describe_run(stem: str) -> str:
@@ -297,6 +389,7 @@ class SlideBuilder:
         """Add the slide of a glued figure or table, with its caption and a remark."""
         data = self.glued.get(block.argument, {})
         caption = " ".join(self.plain.text(f"{block.body}\n\n{remark}").split())
+        number = self.plain.labels.get(block.label, "")
         title = FIGURE_TITLES.get(block.argument) or first_sentence(caption)
         kind = next((k for k in ("image/svg+xml", "image/png") if k in data), "")
         if not kind:
@@ -305,8 +398,10 @@ class SlideBuilder:
         content = "".join(data[kind])
         content = content.encode() if kind == "image/svg+xml" else base64.b64decode(content)
         alt = self.plain.inline(block.options.get("alt", caption))
-        body = image(kind.removeprefix("image/"), content, alt, self.render(caption))
+        numbered = f"**{number}.** {caption}" if number else caption
+        body = image(kind.removeprefix("image/"), content, alt, self.render(numbered))
         self.add("", "figure", body, title)
+        self.slides[-1].name = block.argument
 
     def add_instrument(self, name: str) -> None:
         """Add the still picture of an instrument, if the pipeline has made it."""
@@ -376,6 +471,7 @@ body { margin: 0; background: var(--ground); color: var(--ink); font: 1.5rem/1.4
 section { display: none; min-height: 100vh; padding: 3vh 5vw 4rem; flex-direction: column; }
 section.now { display: flex; }
 h2 { margin: 0 0 1rem; font-size: 1.9rem; line-height: 1.2; }
+section.vote > div { font-size: 1.9rem; max-width: 50rem; }
 section.title h2 { font-size: 2.8rem; margin-top: 12vh; }
 img { display: block; width: 100%; max-height: 64vh; object-fit: contain; }
 .caption { color: var(--soft); font-size: 1.1rem; }
@@ -431,9 +527,9 @@ def mathjax() -> str:
     return script.replace("</script", "<\\/script")
 
 
-def document(chapter: str) -> str:
+def document(chapter: str, full: bool = False) -> str:
     """Return the slides of a chapter as one HTML page."""
-    deck, md = slides(chapter), html_renderer()
+    deck, md = slides(chapter, full), html_renderer()
     sections = "".join(
         f'<section class="{slide.kind}"><h2>{md.renderInline(slide.title)}</h2><div>{slide.body}</div>'
         + (f"<aside>{slide.notes}</aside>" if slide.notes else "")
@@ -450,11 +546,11 @@ def document(chapter: str) -> str:
     )
 
 
-def make(chapter: str, output: str | Path | None = None) -> Path:
+def make(chapter: str, output: str | Path | None = None, full: bool = False) -> Path:
     """Write the slides, to `teaching/<stem>-slides.html` of the clone by default, and return their path."""
     output = Path(output or teaching.FOLDER / f"{chapters.find(chapter)}-slides.html")
     if output.suffix != ".html":
         raise InputError(f"--output {output}: give a file name that ends in .html")
-    text = document(chapter)
+    text = document(chapter, full)
     write(output, lambda path: path.write_text(text, encoding="utf-8"))
     return output

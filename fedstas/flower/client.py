@@ -18,7 +18,15 @@ from fedstas import authors, privacy
 from fedstas.client_sampling import Cohort, has_flag
 from fedstas.compression import squeeze
 from fedstas.errors import InputError, check_int
-from fedstas.flower.messages import make_content, pack, read_array, read_settings, short_repr
+from fedstas.flower.messages import (
+    digest,
+    make_content,
+    pack,
+    read_array,
+    read_int,
+    read_settings,
+    short_repr,
+)
 from fedstas.level_strata import ascending_levels
 from fedstas.methods import Method
 from fedstas.sim import engine, models
@@ -140,6 +148,7 @@ def client_app(load: Callable[[Context], Local], mods=None) -> ClientApp:
 
     app.query("hello")(handler(_answer_hello))
     app.query("size")(handler(_answer_size))
+    app.query("labels")(handler(_answer_labels))
     app.query("gradient")(handler(_answer_gradient))
     app.query("sketch")(handler(_answer_sketch))
     app.query("centres")(handler(_answer_centres))
@@ -165,12 +174,34 @@ def _answer_size(local: Local, question: RecordDict, context: Context) -> Record
     return make_content(size=len(local.y))
 
 
+def _answer_labels(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Answer with the client's number of examples of each class, unless the node or the method is private."""
+    if local.privacy is not None or is_private(local.method):
+        raise InputError("this node keeps its size to itself, and label counts add up to it")
+    classes = read_int(question, "classes", 1)
+    counts = np.bincount(local.y.cpu().numpy(), minlength=classes)
+    if len(counts) > classes:
+        raise InputError(f"this node has labels that are not in 0..{classes - 1}")
+    return make_content({"counts": counts.astype(np.int64)})
+
+
 def _read_model(local: Local, question: RecordDict, context: Context) -> torch.Tensor:
-    """Return w_t [P], from the question or, if it has none, from an earlier question of the same round."""
-    t = read_settings(question)["round"]
+    """Return w_t [P], from the question or, if it has none, from an earlier question of the same round.
+
+    Where the question has only the digest of w_0, w_0 are the parameters of the node's own network.
+    """
+    settings = read_settings(question)
+    t = settings["round"]
     parameters = sum(p.numel() for p in local.module.parameters())
-    if "arrays" in question.array_records:
+    if "w_0" in settings:
+        params = models.flatten(local.module).cpu().numpy()
+        if digest(params) != settings["w_0"]:
+            raise InputError(
+                "this node's network is not the run's w_0: make it from the run's seed, or let the server send w_0"
+            )
+    elif "arrays" in question.array_records:
         params = read_array(question, "model", (parameters,))
+    if "w_0" in settings or "arrays" in question.array_records:
         context.state["model"] = ArrayRecord([params])
         context.state["model of"] = ConfigRecord({"round": t})
     elif context.state.config_records.get("model of", {}).get("round") != t:

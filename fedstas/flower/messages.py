@@ -1,5 +1,6 @@
 """The messages between server and clients: arrays and settings as Flower records, and the checks of replies."""
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +52,7 @@ def read(kind: str, reply: Message | None, patience: float, **about) -> Any:
 
     Returns:
         The answer, of a type that depends on the kind: the int of "query.size", the float of "query.spread",
-        "query.norm" and "query.loss", the float32 array of "query.sketch", "query.centres" and "train", the levels and
+        "query.norm" and "query.loss", the int64 array of "query.labels", the float32 array of "query.sketch", "query.centres" and "train", the levels and
         codes of "query.gradient", the ints of "query.report", and of "query.hello" the client's number, None for a
         client without data.
 
@@ -64,6 +65,11 @@ def read(kind: str, reply: Message | None, patience: float, **about) -> Any:
         raise InputError(f"{reply.error.reason!s:.500}")
     read_settings(reply.content)  # refuses a message of another version
     return _READERS[kind](reply.content, **about)
+
+
+def digest(params: np.ndarray) -> str:
+    """Return the SHA-256 of parameters float32 [P], by which a node knows whether it has made the same w_0."""
+    return hashlib.sha256(np.ascontiguousarray(params, dtype="<f4").tobytes()).hexdigest()
 
 
 def short_repr(value) -> str:
@@ -158,6 +164,16 @@ def _read_reports(record: RecordDict, size_cap: int, count: int) -> list[int]:
     return values
 
 
+def _read_label_counts(record: RecordDict, classes: int) -> np.ndarray:
+    """Return a client's label counts, int64 [classes]."""
+    counts = read_array(record, "counts", (classes,), "int64")
+    if counts.min() < 0 or counts.max() > MOST or not counts.any():
+        raise InputError(
+            f"its label counts are {short_repr(counts.tolist())}: they must be whole numbers in 0..{MOST}, not all 0"
+        )
+    return counts
+
+
 # The reader of each kind of question: it takes the content of a reply, and by keyword what its answer depends on.
 _READERS: dict[str, Callable] = {
     "query.hello": _read_hello,
@@ -165,6 +181,7 @@ _READERS: dict[str, Callable] = {
     "query.gradient": unpack,
     "query.sketch": lambda record, size: read_array(record, "sketch", (size,)),
     "query.centres": lambda record, levels: read_array(record, "centres", (levels,)),
+    "query.labels": _read_label_counts,
     "query.spread": lambda record: read_float(record, "spread"),
     "query.norm": lambda record: read_float(record, "norm"),
     "query.loss": lambda record: read_float(record, "loss"),

@@ -23,12 +23,26 @@ class Nodes(Roster, Server):
         private: no client sends its size, since the method is private.
         total: the number of all examples, a public constant; None if the clients are to be asked for their sizes.
         seed: of the run, which all nodes know.
+        classes: how many the task has, a public constant; None if clients are not to be asked for label counts.
+        from_seed: nodes have w_0, which their networks make from the seed, and are sent its digest only.
     """
 
-    def __init__(self, expected: int, patience: float, private: bool, total: int | None, seed: int):
+    def __init__(
+        self,
+        expected: int,
+        patience: float,
+        private: bool,
+        total: int | None,
+        seed: int,
+        *,
+        classes: int | None = None,
+        from_seed: bool = False,
+    ):
         Roster.__init__(self, expected, patience)
         self._private, self._total, self._seed = private, total, seed
+        self._classes, self._from_seed = classes, from_seed
         self._sizes: dict[int, int] = {}
+        self._label_counts: dict[int, np.ndarray] = {}
 
     def begin(self, t, params, grid) -> None:  # type: ignore[override]  # each round may have another grid
         """Start round t with w_t = params [P] and the nodes that are present."""
@@ -41,6 +55,8 @@ class Nodes(Roster, Server):
     def question(self, k: int, kind: str, model: bool, **settings):
         """Make a question to client k, with w_t if `model` is true and the client does not have it yet."""
         arrays = self.model_for(k) if model else None
+        if arrays and self._from_seed and self.round == 1:
+            settings["w_0"], arrays = messages.digest(arrays["model"]), None
         content = messages.make_content(arrays, round=self.round, **settings)
         return self.message(self.node_ids[k], kind, content, ttl=2 * self._patience + 60)
 
@@ -147,10 +163,24 @@ class Nodes(Roster, Server):
         return round_sketches(np.stack(parts))
 
     def label_counts(self, epsilon: float | None = None) -> np.ndarray:
-        """Raise an `InputError`: nodes do not send them."""
-        raise InputError(
-            "nodes do not send their label counts: take a design that asks for sketches"
-        )
+        """Ask every client once in the run for its label counts, [N, classes]; `InputError` if the method is private."""
+        if epsilon is not None:
+            raise InputError("nodes add no noise to their label counts: leave out epsilon")
+        if self._private:
+            raise InputError(
+                "this method is private, and label counts tell sizes: it cannot be run"
+            )
+        if self._classes is None:
+            raise InputError(
+                "this method asks for label counts, and the server does not know how many classes there are: "
+                "give it as a public constant (classes)"
+            )
+        about = {"classes": self._classes}
+        stored = {("query.labels", c, self._classes): n for c, n in self._label_counts.items()}
+        self._answers |= stored
+        answers = self._ask_all("query.labels", lambda k: about, **about)
+        self._label_counts = dict(zip(self.client_ids, answers, strict=True))
+        return np.array(answers, dtype=np.float64)
 
     @property
     def output_layer(self) -> slice:

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedstas import aggregation
 from fedstas.client_sampling import check_cohort_size, has_flag
-from fedstas.errors import Diverged, InputError, check_float, check_int
+from fedstas.errors import Diverged, InputError, check_choice, check_float, check_int
 from fedstas.flower import messages, state_file
 from fedstas.flower.client import is_private
 from fedstas.flower.nodes import Nodes
@@ -39,6 +39,10 @@ class Designs(Strategy):
         patience: seconds to wait for an answer.
         quorum: the share of a cohort that must send an update; with fewer the run stops with `TooFew`.
         total: the number of all examples, a public constant, for private methods that need it.
+        classes: the number of classes, a public constant, for methods that ask for label counts.
+        initial_model: whence nodes have w_0: "sent", by the first message of the first round that needs it, or "seed",
+            where each node's network makes it from the run's seed; the message then has its SHA-256, and a node
+            whose network is another one refuses.
         state: a file to which the run is saved after each round. If the file exists, the run continues from it.
     """
 
@@ -52,6 +56,8 @@ class Designs(Strategy):
         patience: float = 600.0,
         quorum: float = 0.5,
         total: int | None = None,
+        classes: int | None = None,
+        initial_model: str = "sent",
         state: str | Path | None = None,
     ):
         if has_flag(method.clients, "pooled"):
@@ -65,7 +71,16 @@ class Designs(Strategy):
         self.quorum = check_float("quorum", quorum, 0, 1)
         self._remembers = has_flag(method.server, "remembers")
         private = is_private(method)
-        self.view = Nodes(check_int("nodes", nodes, 1), self.patience, private, total, self.seed)
+        check_choice("initial_model", initial_model, ("sent", "seed"))
+        self.view = Nodes(
+            check_int("nodes", nodes, 1),
+            self.patience,
+            private,
+            total,
+            self.seed,
+            classes=None if classes is None else check_int("classes", classes, 1),
+            from_seed=initial_model == "seed",
+        )
         self.state_path = None if state is None else Path(state)
         if self.state_path is not None:
             state_file.key(self)

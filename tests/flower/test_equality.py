@@ -15,14 +15,13 @@ from fedstas.client_sampling import Cohort
 from fedstas.config import config, int_field
 from fedstas.data_sampling import AllData, Requested
 from fedstas.errors import InputError
+from fedstas.flower import Privacy, TooFew
 
 # Methods that real nodes cannot run, and why.
 REFUSED = {
     "centralised": "no federation",
     "target": "most frequent class",
     "fedstas-dp-authors-dec": "asks for true sizes",
-    "stratified-labels": "do not send their label counts",
-    "fed-cbs": "do not send their label counts",
     "hics-fl": "knows no last layer",
     "scaffold": "clients keep control variates",
     "cluster-fedvarp": "clusters all clients",
@@ -42,7 +41,7 @@ def test_every_method_gives_the_run_of_the_simulation(name, digits, federation, 
     settings = {"rounds": 10, "clients_per_round": 4, "seed": 0}
     total = int(federation.sizes.sum())
     expected = simulation.run(digits, federation, method, eval_every=10, **settings)
-    params, strategy = train(nodes(method), method, total=total)
+    params, strategy = train(nodes(method), method, total=total, classes=10)
     assert_same_run(params, strategy, expected)
     assert not strategy.view.events
 
@@ -61,6 +60,7 @@ def test_every_method_gives_the_run_of_the_simulation(name, digits, federation, 
             {"features": "gradients", "draws": "norm", "noise": True, "levels": 5},
         ),
         ("fedstas-least-variance", {"features": "updates"}),
+        ("fedstas-least-variance", {"features": "labels"}),
         ("fedstas-least-variance", {"equal_clients": True, "rate": 0.5}),
         ("optimal-client-sampling", {"approximate": 2}),
         ("k-vib", {"mix": 0.2}),
@@ -86,8 +86,43 @@ def test_methods_with_other_settings_give_the_run_of_the_simulation(
     expected = simulation.run(
         digits, federation, method, rounds=12, clients_per_round=5, seed=4, eval_every=12
     )
-    params, strategy = train(nodes(method, seed=4), method, rounds=12, m=5, seed=4)
+    params, strategy = train(nodes(method, seed=4), method, rounds=12, m=5, seed=4, classes=10)
     assert_same_run(params, strategy, expected)
+
+
+def test_nodes_make_the_first_model_from_the_seed(digits, federation, nodes, train):
+    """The run is the same, and in round 1 nobody downloads the model; a node with another network refuses."""
+    method, sent = methods.get("fedstas-least-variance"), {}
+    expected = simulation.run(digits, federation, method, rounds=3, clients_per_round=4, seed=0)
+    for initial_model in ("sent", "seed"):
+        grid = nodes(method)
+        params, strategy = train(grid, method, rounds=3, initial_model=initial_model)
+        assert_same_run(params, strategy, expected)
+        assert not strategy.view.events
+        first = [w for w in grid.wire if int(w[4].metadata.group_id) == 1]
+        sent[initial_model] = sum("arrays" in w[4].content.array_records for w in first)
+    assert sent["sent"] - sent["seed"] == 11  # one download of each client
+    with pytest.raises(TooFew, match="this node's network is not the run's w_0"):
+        train(nodes(method, seed=1), method, rounds=1, initial_model="seed")
+    with pytest.raises(InputError, match="unknown initial_model 'file'"):
+        train(nodes(method), method, initial_model="file")
+
+
+def test_label_counts_are_asked_once_and_only_where_they_may_be(nodes, train):
+    method = methods.get("stratified-labels")
+    grid = nodes(method)
+    train(grid, method, rounds=3, classes=10)
+    asked = [w for w in grid.wire if w[2] == "query.labels"]
+    assert {int(w[4].metadata.group_id) for w in asked} == {1}
+    with pytest.raises(InputError, match=r"how many classes there are: .* \(classes\)"):
+        train(nodes(method), method)
+    _, strategy = train(nodes(method), method, rounds=1, classes=3)  # goes on without such nodes
+    assert "labels that are not in 0..2" in str(strategy.view.events)
+    with pytest.raises(TooFew, match="label counts add up to it"):
+        train(nodes(method, privacy=Privacy(1.0)), method, classes=10)
+    noisy = methods.get("fedstas-least-variance", features="labels", epsilon=1.0)
+    with pytest.raises(InputError, match="add no noise to their label counts"):
+        train(nodes(noisy), noisy, classes=10)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +281,7 @@ def test_the_readme_names_exactly_the_methods_that_are_refused():
     )
     first = text.split("methods are refused, each with a sentence:")[1].split(". So are", 1)[0]
     assert {n for n in methods.names() if f"`{n}`" in first} == set(REFUSED)
-    assert {9: "Nine"}[len(REFUSED)] + " methods are refused" in text
+    assert {7: "Seven"}[len(REFUSED)] + " methods are refused" in text
 
 
 def test_more_participants_than_clients_are_refused(nodes, train):

@@ -20,6 +20,8 @@ REQUESTS = {
     "query.hello": {},
     "query.size": {},
     "query.gradient": {"d": D, "levels": LEVELS},
+    "query.sketch": {"size": LEVELS},
+    "query.labels": {"classes": LEVELS},
     "query.centres": {"levels": LEVELS},
     "query.spread": {},
     "query.norm": {},
@@ -34,6 +36,8 @@ VALID = {  # settings and arrays of a valid reply
         {},
         {"levels": np.float32([-1, 0, 1]), "codes": np.uint8([0b01001001, 0, 0])},
     ),
+    "query.sketch": ({}, {"sketch": np.float32([1, -1, 0])}),
+    "query.labels": ({}, {"counts": np.int64([4, 0, 2])}),
     "query.centres": ({}, {"centres": np.float32([1, -1, 0])}),
     "query.spread": ({"spread": 0.5}, {}),
     "query.norm": ({"norm": 0.5}, {}),
@@ -64,7 +68,10 @@ def is_valid(kind, value) -> bool:
         return type(value) is float and 0 <= value <= 1e15
     if kind == "query.report":
         return len(value) == 2 and all(type(r) is int and 1 <= r < CAP for r in value)
-    shapes = {"query.centres": [(LEVELS,)], "train": [(2, D)], "query.gradient": [(LEVELS,), (D,)]}
+    if kind == "query.labels" and (value.min() < 0 or not value.any()):
+        return False
+    shapes = {key: [(LEVELS,)] for key in ("query.sketch", "query.labels", "query.centres")}
+    shapes |= {"train": [(2, D)], "query.gradient": [(LEVELS,), (D,)]}
     parts = value if isinstance(value, tuple) else (value,)
     return [p.shape for p in parts] == shapes[kind] and all(np.abs(p).max() <= 1e15 for p in parts)
 

@@ -30,6 +30,8 @@ def main(grid: Grid, context: Context) -> None:
         patience=config["patience"],
         quorum=config["quorum"],
         total=config["total"] or None,
+        classes=config["classes"] or None,
+        initial_model=config["initial-model"],
         state=config["state"] or None,
     )
     began, rounds = time.monotonic(), config["rounds"]
