@@ -271,7 +271,7 @@ def choose_candidates(table: pd.DataFrame) -> dict[str, Candidate]:
 
 
 def propose_candidates(setting: Setting, row: pd.Series) -> list[Candidate]:
-    """Return the candidates that an arm must try next; none where its optimum lies inside the grid of its schedule.
+    """Return the candidates that an arm must try next; none where the optimum of each schedule lies inside its grid.
 
     Args:
         setting: whose grid it is.
@@ -280,9 +280,11 @@ def propose_candidates(setting: Setting, row: pd.Series) -> list[Candidate]:
     row = row.dropna()
     if missing := [c for c in setting.candidates if (c.schedule, c.lr) not in row.index]:
         return missing
-    schedule, _ = row.idxmax()
-    beyond = protocol.propose_rates(row[schedule], setting.rates)
-    return [Candidate(lr, schedule) for lr in beyond]
+    return [
+        Candidate(lr, schedule)
+        for schedule in setting.schedules
+        for lr in protocol.propose_rates(row[schedule], setting.rates)
+    ]
 
 
 def carry_out(
