@@ -257,7 +257,7 @@ def test_text_is_read_and_written_as_utf_8():
             is_text = not (isinstance(mode, ast.Constant) and "b" in str(mode.value))
             name, owner = node.func.attr, ast.unparse(node.func.value)
             if name in ("read_text", "write_text") or (
-                name == "open" and is_text and owner not in ("Image", "os", "webbrowser")
+                name == "open" and is_text and owner not in ("Image", "os", "tarfile", "webbrowser")
             ):
                 keywords = {keyword.arg for keyword in node.keywords}
                 assert "encoding" in keywords, f"{path}: {ast.unparse(node)}"
