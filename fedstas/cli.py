@@ -284,6 +284,8 @@ def _check_record(out: Path, options: dict[str, str], rounds: int) -> None:
 
 def _checkpoint_saver(file: Path, options: dict[str, str]):
     """Return the function that saves a run in progress; it says once if that cannot be done."""
+    from tqdm import tqdm  # its bar is shown meanwhile
+
     from fedstas.sim import run_file
 
     failures: list[str] = []
@@ -293,7 +295,7 @@ def _checkpoint_saver(file: Path, options: dict[str, str]):
         reason = run_file.save_history(file, options, history)
         if reason and not failures:
             failures.append(reason)
-            typer.echo(f"fedstas: if interrupted, this run starts over: {reason}", err=True)
+            tqdm.write(f"fedstas: if interrupted, this run starts over: {reason}", sys.stderr)
 
     return save
 

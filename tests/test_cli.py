@@ -339,6 +339,7 @@ def test_out_that_is_a_folder_or_no_parquet_file_is_refused(capsys, tmp_path):
     for out in (tmp_path, tmp_path / "run.csv", "."):
         message = f"--out {out}", "name it *.parquet"
         assert_refused(f"{SMALL} --rounds 1 --out {out}", capsys, *message)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_finished_run_is_replaced_by_the_same_run_alone_or_with_force(capsys, tmp_path):
@@ -385,7 +386,6 @@ def test_a_checkpoint_that_cannot_be_written_is_reported_once(capsys, tmp_path, 
     (line,) = err
     assert code == 0 and line.startswith("fedstas: if interrupted, this run starts over: ")
     assert line.endswith("h.parquet.checkpoint could not be written (No space left on device)")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sweep_into_a_folder_that_cannot_be_created_is_refused(capsys, tmp_path):

@@ -315,6 +315,28 @@ def test_the_first_cell_installs_the_package_if_it_is_missing(
     assert sys.path[0] == str(folder)
 
 
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (FileNotFoundError("git"), "git was not found: the package could not be installed."),
+        (subprocess.CalledProcessError(128, ["git"]), "git clone failed: the package could not"),
+    ],
+)
+def test_without_a_network_the_first_cell_says_so_in_a_sentence(
+    error, sentence, tmp_path, monkeypatch
+):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", fail)
+    monkeypatch.chdir(tmp_path)
+    source = code_cells("03_data_sampling")[0].source
+    with pytest.raises(SystemExit, match=sentence) as stop:
+        exec(compile(source, "install", "exec"), {})
+    assert "copy a clone of https://" in str(stop.value) and "\n" not in str(stop.value)
+
+
 def test_the_address_comes_from_the_configuration(monkeypatch):
     address = {"title": "A book", "url": "https://example.org/us/book", "branch": "trunk"}
     monkeypatch.setattr(copies, "address", lambda: address)

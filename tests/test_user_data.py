@@ -55,7 +55,7 @@ def test_from_arrays_makes_a_task_that_tests_on_every_fifth_example_of_a_class()
     assert task.test_y.tolist() == [0, 1, 0, 1]
     assert task.test_x[:, 0].tolist() == [8.0, 28.0, 18.0, 38.0]
     assert len(task.train_x) == 16 and task.users.tolist() == [0, 1] * 8
-    assert (task.classes, task.network, task.kind) == (2, "perceptron", "images")
+    assert (task.classes, task.network, task.kind) == (2, "perceptron", "features")
     assert task.train_x.dtype == torch.float32 and task.train_y.dtype == torch.int64
     with_test_set = user_data.from_arrays(X, Y, X[::-2], Y[::-2])
     assert (
@@ -612,7 +612,8 @@ def test_a_parameter_of_a_chapter_may_be_a_users_file_and_is_stored_with_its_abs
 
 
 def test_the_examples_have_at_most_40_lines_and_run(examples_folder):
-    scripts = sorted(EXAMPLES.glob("*.py"))
+    # my_loaders.py is a whole loop of one's own.
+    scripts = sorted({*EXAMPLES.glob("*.py")} - {EXAMPLES / "my_loaders.py"})
     assert len(scripts) == 6
     assert all(len(path.read_text(encoding="utf-8").splitlines()) <= 40 for path in scripts)
     import importlib.util

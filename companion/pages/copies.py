@@ -36,9 +36,10 @@ if importlib.util.find_spec("companion") is None:
             subprocess.run(["git", "clone", "--quiet", "--depth", "1", "--branch", "{branch}", "{url}", clone], check=True)
         subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--editable", f"{{clone}}[book]"], check=True)
     except (OSError, subprocess.CalledProcessError) as error:
+        what = "git was not found" if isinstance(error, OSError) else "git clone failed" if not clone.is_dir() else "pip install failed"
         raise SystemExit(
-            f"The package could not be installed ({{error}}). Without a network: copy a clone of {url} "
-            f"to {{clone}}, in an environment that has its packages, and run this cell again."
+            f"{{what}}: the package could not be installed. Without a network, copy a clone of {url} with its .venv "
+            "from another computer of the same kind, and choose that .venv as the kernel."
         ) from None
     sys.path.insert(0, str(clone))  # this kernel began before the installation
     importlib.invalidate_caches()"""
