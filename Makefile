@@ -7,7 +7,7 @@
 #   make notebooks                           write notebooks/ipynb/: the chapters as plain notebooks, to be run elsewhere
 #   make gpu [ARGS="..."]                    a GPU beside the CPU: results, seconds; into benchmarks/gpu.json
 #   make times [ARGS="..."]                  each notebook in plain papermill, a line each; goes on where it stopped
-#   make parameters [ARGS="..."]             chapters with parameters drawn at random: what their pages say; 40 sets, some minutes
+#   make parameters [ARGS="..."]             chapters with parameters drawn at random: what their pages say; 40 sets
 #   make chaos [ARGS="..."]                  kills, flipped bits, nonsense: half an hour; figures in tests/chaos/figures.json
 #   make chaos-quick                         two minutes of it, as CI runs it; writes no figures
 #   make format                              ruff: format, and lint with fixes

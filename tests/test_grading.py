@@ -2,6 +2,9 @@
 
 import csv
 import json
+import socket
+import subprocess
+import sys
 
 import nbformat.v4 as v4
 import numpy as np
@@ -145,6 +148,20 @@ def test_a_submission_that_never_ends_is_stopped(tmp_path):
     eve = grading.grade(tmp_path / "eve.ipynb", "eve.ipynb", "04c_size_estimator", 0, limits)
     assert eve.results["sizes/mean-with-zero"][0] == eve.results["sizes/zero"][0] == "failed"
     assert "stopped in code cell" in eve.note and "the time limit was reached" in eve.note
+
+
+def test_a_submission_has_no_network_where_the_system_can_take_it_away():
+    if not grading.isolation():
+        pytest.skip("unshare may not make a network namespace here: on Linux allow user namespaces")
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        code = (
+            f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 3)"
+        )
+        for command, reached in (((), True), (grading.isolation(), False)):
+            process = subprocess.run([*command, sys.executable, "-c", code], capture_output=True)
+            assert (process.returncode == 0) == reached
 
 
 def test_edited_checks_and_the_solutions_module_are_noted(tmp_path, monkeypatch):

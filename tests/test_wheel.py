@@ -83,6 +83,7 @@ def test_the_wheel_holds_only_the_package_and_its_data(wheel):
     folders = {path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")}
     assert folders == {"fedstas"}
     assert (wheel / "fedstas" / "sim" / "digests.json").is_file()
+    assert (wheel / "fedstas" / "py.typed").is_file()
     ours = {p.relative_to(ROOT) for p in (ROOT / "fedstas").rglob("*.py")}
     assert {p.relative_to(wheel) for p in wheel.rglob("fedstas/**/*.py")} == ours
 
@@ -94,6 +95,14 @@ def test_the_package_is_imported_from_the_environment(installed, tmp_path):
     )
     assert output.startswith(str(installed.parents[1])) and output.endswith(" None\n")
     assert fedstas(installed, tmp_path, "--version").stdout.split()[-1] == __version__
+
+
+def test_a_loop_of_ones_own_runs_with_the_wheel_alone(installed, tmp_path):
+    loop = (ROOT / "examples" / "own_loop.py").read_text(encoding="utf-8")
+    output = run_successfully(
+        installed.with_name("python"), "-c", loop, cwd=tmp_path, env=variables()
+    )
+    assert output.startswith("accuracy after 40 rounds")
 
 
 def test_the_command_trains_in_an_empty_folder(installed, tmp_path):

@@ -164,11 +164,16 @@ def isolation() -> tuple[str, ...]:
 
 def set_limits(limits: Limits) -> Callable[[], None]:
     """Return a function that limits the process in which it is called."""
+    import ctypes
+
+    end_with_parent = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
 
     def apply() -> None:
-        """Limit processor seconds, memory and file sizes."""
+        """Limit processor seconds, memory and file sizes; end when the grading process ends, however it does."""
         import resource
 
+        if end_with_parent is not None:
+            end_with_parent(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         memory = int(limits.gigabytes * 2**30)
         for name, value in (
             ("RLIMIT_CPU", STARTUP + 2 * limits.seconds),

@@ -60,7 +60,7 @@ def read_archive(folder: Path, name: str) -> dict[str, str]:
     """Read the texts of an archive by file name, in the order of the names; `DataError` if they are not the known."""
     path = folder / FOLDER / name
     try:
-        with tarfile.open(path) as archive:
+        with tarfile.open(path, encoding="utf-8") as archive:
             members = [m for m in archive.getmembers() if m.isfile()]
             files = {m.name: archive.extractfile(m).read() for m in members}  # type: ignore[union-attr]
     except Exception as error:  # of many types, from tarfile, lzma and the system
