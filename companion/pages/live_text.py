@@ -195,7 +195,9 @@ FAULTS = {
     "a range of one number": re.compile(
         r"\bfrom (\d[\d.,]*) ?(?:%|points|MB)? to \1(?![\d.,]*\d) ?(?:%|points|MB)?"
     ),
-    "a plural of one": re.compile(rf"(?<![\d.,·^−-])\b1\s(?:{NOUNS})\b"),
+    "a plural of one": re.compile(
+        rf"(?<!Algorithm )(?<!Lemma )(?<!Theorem )(?<!Figure )(?<![\d.,·^−-])\b1\s(?:{NOUNS})\b"
+    ),
     "an empty comment or heading": re.compile(r"^#+ *$", re.MULTILINE),
 }
 
