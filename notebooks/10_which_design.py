@@ -522,7 +522,7 @@ table(saved_bytes.tabulate(second_outcomes, second))
 # :recorded: comparison
 # ```
 #
-# One rule changed after the first 200 runs: at first only the better of the two schedules had its grid extended. Both have now, and no arm's choice changed.
+# A rate with † lies at an end of the rates that were tried. One rule changed after the first runs: at first only the better of the two schedules had its grid extended. Both have now, and no arm's choice changed.
 #
 # Any cell can be made again: `fedstas arena --edition 2 --setting cifar10-features`, and with a file behind `arena`, a design of your own enters it.
 #

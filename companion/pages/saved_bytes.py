@@ -97,14 +97,17 @@ def tabulate(table: pd.DataFrame, settings: dict[str, Setting]) -> pd.DataFrame:
         gains = comparison.compare(part, reference).set_index(["arm", "outcome"])
         shares = comparison.headroom(part, reference).set_index("arm")["share"]
         means = part.groupby("arm").agg(
-            lr=("lr", "first"), schedule=("schedule", "first"), large=("large", "mean")
+            lr=("lr", "first"),
+            schedule=("schedule", "first"),
+            large=("large", "mean"),
+            at_end=("at_end", "first"),
         )
         for arm, mean in means.sort_values("large", ascending=False).iterrows():
             row = {
                 "setting": settings[name].title,
                 "design": LABELS.get(str(arm), arm),
                 "asks for": ASKED.get(str(arm), "nothing" if arm in LABELS else ""),
-                "rate": f"{mean['lr']:g}, {mean['schedule']}",
+                "rate": f"{mean['lr']:g}{'†' if mean['at_end'] else ''}, {mean['schedule']}",
                 "accuracy": f"{mean['large']:.1f}",
             }
             for outcome, form in (("small", "+.1f"), ("large", "+.1f"), ("ratio", ".2f")):

@@ -270,6 +270,20 @@ def choose_candidates(table: pd.DataFrame) -> dict[str, Candidate]:
     return best
 
 
+def list_at_end(table: pd.DataFrame) -> list[str]:
+    """List the arms whose best rate lies at an end of the rates that were tried with its schedule.
+
+    Args:
+        table: as `tabulate_tuning` returns it.
+    """
+    arms = []
+    for arm, best in choose_candidates(table).items():
+        tried = table.loc[arm][best.schedule].dropna().index
+        if best.lr in (min(tried), max(tried)):
+            arms.append(arm)
+    return arms
+
+
 def propose_candidates(setting: Setting, row: pd.Series) -> list[Candidate]:
     """Return the candidates that an arm must try next; none where the optimum of each schedule lies inside its grid.
 
@@ -397,11 +411,13 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
     - `rounds`: accuracy in per cent over the last tenth of the rounds;
     - `ratio`: megabytes until the run holds what the reference has over the last tenth of the larger budget, divided by
       those of the reference; `reached`: whether it does: if not, the ratio is a lower bound;
-    - `megabytes`, `examples`: sent, and processed, by the end.
+    - `megabytes`, `examples`: sent, and processed, by the end;
+    - `at_end`: whether the arm's rate lies at an end of those that were tried.
     """
     classes, window = setting.classes, setting.windows["large"]
     runs = {(arm, seed): run for arm, seed, run in _evaluated(setting, recorded)}
-    rows = []
+    tuning = tabulate_tuning(setting, load_curves(setting, recorded, tuning=True))
+    at_end, rows = list_at_end(tuning), []
     for (arm, seed), run in runs.items():
         reference = runs.get((setting.reference, seed))
         if reference is None:
@@ -433,6 +449,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
                     "reached": reached,
                     "megabytes": run["megabytes"].iloc[-1],
                     "examples": run["examples"].iloc[-1],
+                    "at_end": arm in at_end,
                 }
             )
     return pd.DataFrame(rows)
