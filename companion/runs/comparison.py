@@ -417,7 +417,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
     classes, window = setting.classes, setting.windows["large"]
     runs = {(arm, seed): run for arm, seed, run in _evaluated(setting, recorded)}
     tuning = tabulate_tuning(setting, load_curves(setting, recorded, tuning=True))
-    at_end, rows = list_at_end(tuning), []
+    arms_at_end, rows = list_at_end(tuning), []
     for (arm, seed), run in runs.items():
         reference = runs.get((setting.reference, seed))
         if reference is None:
@@ -449,7 +449,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
                     "reached": reached,
                     "megabytes": run["megabytes"].iloc[-1],
                     "examples": run["examples"].iloc[-1],
-                    "at_end": arm in at_end,
+                    "at_end": arm in arms_at_end,
                 }
             )
     return pd.DataFrame(rows)
