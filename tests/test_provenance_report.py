@@ -27,7 +27,7 @@ NAMES = {
 SWEEPS_OF_READER = {  # (module, function) -> the sweeps that it reads, whatever its arguments
     ("records", "load_partitions"): {"partitions"},
     ("one_rounds", "load"): {"one-round"},
-    ("feature_errors", "load"): {"one-round-features", "comparison"},
+    ("feature_errors", "load"): {"one-round-features"},
     ("design_comparison", "load_results"): {"which-design"},
     ("averaging_results", "accuracies"): {"averaging"},
     ("saved_bytes", "load"): {"comparison"},

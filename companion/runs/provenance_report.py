@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from companion.runs import atomic, experiments, one_rounds, protocol, records
+from companion.runs import atomic, comparison, experiments, one_rounds, protocol, records
 from fedstas.errors import check_choice
 
 # Commits that recorded runs name and this repository does not hold: their code cannot be looked up. The
@@ -18,6 +18,7 @@ UNKNOWN_PROCESSOR = "processor not recorded"
 # Commands by sweep, where it is not `fedstas sweep NAME --profile paper`.
 COMMANDS = {
     protocol.SWEEP: "fedstas arena",
+    comparison.SWEEP: "fedstas arena --edition 2",
     records.PARTITIONS: "fedstas sweep preprint --profile paper",
     records.ONE_ROUND: "fedstas one-round",
     records.FEATURE_ERRORS: "fedstas one-round --table features",
