@@ -143,6 +143,14 @@ def test_nothing_is_made_twice_and_what_is_missing_is_listed(recorded):
     assert len(comparison.load_runs([folder])) == len(runs)
     further = replace(setting, evaluation_seeds=(0, 1, 2, 3))
     assert comparison.missing(further, runs) == {arm.name: [3] for arm in setting.arms}
+    for change in (
+        {"concentration": 0.2},
+        {"clients": 13},
+        {"clients_per_round": 4},
+        {"drop": 0.1},
+    ):
+        other = comparison.load_curves(replace(setting, **change), runs, tuning=False)
+        assert not len(other[other["arm"] != comparison.ALL_CLIENTS]), change
     assert "nothing is recorded" in comparison.format_report(setting, [])
     assert "least-variance" in comparison.format_report(setting, runs)
 

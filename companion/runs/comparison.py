@@ -204,7 +204,10 @@ def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: boo
     frames, keys = [], {}
     for run in recorded:
         identity = run.identity
-        if (identity["task"], identity["partition"]["name"]) != (task, setting.partition):
+        recipe = identity["partition"]
+        if (identity["task"], recipe["name"]) != (task, setting.partition):
+            continue
+        if recipe.get("concentration") not in (None, setting.concentration):
             continue
         if identity["seed"] not in seeds:
             continue
