@@ -78,7 +78,7 @@ def draw_ratios(gains: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
         reference=1,
         spread=0.0,
         height=2.4,
-        xlabel="megabytes to MD's accuracy (MD = 1)",
+        xlabel="megabytes, relative to MD (1)",
     )
     plots.legend(figure, styles)
     return figure
