@@ -78,6 +78,7 @@ def draw_ratios(gains: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
         reference=1,
         spread=0.0,
         height=2.4,
+        align="right",
         xlabel="megabytes, relative to MD (1)",
     )
     plots.legend(figure, styles)
