@@ -149,7 +149,7 @@ class Cohorts:
             sketches: what `sketch` makes of each client's gradient, [N, sketch_size]; by default made of `gradients`.
             labels: how many examples of each class each client has, [N, classes].
             output_gradients: the part of each gradient that belongs to the last layer, [N, d'].
-            spreads: the standard deviation of each client's example gradients, [N].
+            spreads: one number per client [N], the root of the mean squared distance of its example gradients from their mean.
             output_bias: the place of the last layer's bias among the numbers of an update, as `slice(-10, None)`.
 
         Returns:
@@ -204,7 +204,7 @@ class Cohorts:
         """Return the weight of each participant's update, float [m], and remember the updates if the method learns from
         them. The next model is the current one plus the sum of weights times updates.
 
-        Call it once a round, in which cohort is what `sample` returned. Who did not answer has weight zero, and the others of
+        Call it once a round, with the cohort that `sample` returned. Who did not answer has weight zero, and the others of
         its stratum stand for it (`nonresponse.reweight`). If nobody answers, all weights are zero.
 
         Args:
@@ -270,7 +270,7 @@ class Cohorts:
         """Continue with other clients: some came, or left, or their numbers of examples changed.
 
         Strata are made anew in the next round, so that clients are asked again. Their last updates stay, and what else a
-        design knows of each of them.
+        design knows of each of them. A cohort that is not yet reported is forgotten.
 
         Args:
             sizes: of all clients from now on.

@@ -152,7 +152,7 @@ def test_front_numbers_have_gains_at_both_budgets_and_the_accuracy_of_md_at_two_
         2,
         3,
     )  # the trial setting of readers' designs is not counted
-    # "cut": least variance, whose strata cut a graph
+    # "cut": least variance, whose strata cut a graph; "corrected": fedstas-unbiased
     assert numbers["cut_mnist_small"] == "+4.0 (+3.8 to +4.2)"
     assert numbers["cut_mnist_large"] == "+0.0 (-0.2 to +0.2)"
     assert numbers["corrected_fashion_mnist_large"] == "+5.0 (+4.8 to +5.2)"

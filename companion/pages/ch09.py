@@ -231,8 +231,8 @@ def draw_one_round_errors(summary: pd.DataFrame) -> Figure:
 def tabulate_better_designs(table: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the one-round error of the design "least variance", and the designs whose error is smaller.
 
-    The one-round error is the mean squared distance of a round's aggregated update from that of all clients, divided by the
-    same of MD sampling.
+    The one-round error is the mean squared distance of a round's aggregated update from that of all clients, divided by
+    that of MD sampling.
 
     Args:
         table: as `one_rounds.load` returns it.
@@ -390,11 +390,13 @@ TUNED_SETTINGS = (
 
 
 def compute_tuned_gains() -> pd.DataFrame:
-    """Compute the differences in accuracy between least variance and its rivals, each at its tuned learning rate, when a run
-    has sent as many megabytes as one of the two budgets of chapter 10's protocol allows.
+    """Compute the differences in accuracy between each of least variance and its rivals, and each rival other than itself.
+
+    Each design has its tuned learning rate. Accuracies are those when a run has sent as many megabytes as one of the two
+    budgets of chapter 10's protocol allows.
 
     Returns:
-        One row per setting, arm (least variance or a rival), rival (one of the others) and budget ("small" or "large"),
+        One row per setting, arm (least variance or a rival), rival (a rival other than arm) and budget ("small" or "large"),
         which are its index: gain, the mean of arm minus rival in percentage points, its 95 % interval low to high, and
         the number of seeds.
     """

@@ -377,9 +377,9 @@ def megabytes_to_hold(
 ) -> tuple[float, bool]:
     """Return the megabytes after which a run holds an accuracy, and whether it does.
 
-    It holds the goal at b megabytes if the mean of its curve over the last (tenth of the budget) megabytes before b is at
-    least the goal. The curve is linear between evaluations and starts from a guess. Where it does not, what the run has
-    sent by its end is returned: it needs more than that.
+    A run holds the goal at b megabytes if its mean accuracy from b minus a tenth of `budget` up to b is at least `goal`. The
+    curve is linear between evaluations and starts at 0 megabytes with the accuracy of guessing, 1 / classes. If the run
+    never holds the goal, or diverged, the megabytes of the whole run and False are returned: it would need more.
     """
     sent = float(run["megabytes"].iloc[-1])
     if run["ended"].iloc[0]:
@@ -412,9 +412,10 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
 
     - `large`, `small`: accuracy in per cent over the last tenth of either budget;
     - `rounds`: accuracy in per cent over the last tenth of the rounds;
-    - `ratio`: megabytes until the run holds what the reference has over the last tenth of the larger budget, divided by
-      those of the reference; `reached`: whether it does: if not, the ratio is a lower bound;
-    - `megabytes`, `examples`: sent, and processed, by the end;
+    - `ratio`: the goal is the accuracy of the reference (the arm `setting.reference`) over the last tenth of the larger
+      budget; the megabytes after which the run holds it (`megabytes_to_hold`), divided by those after which the reference
+      does. `reached`: whether the run ever holds it; if not, the ratio is a lower bound;
+    - `megabytes`, `examples`: megabytes sent and examples processed by the end;
     - `at_end`: whether the arm's rate lies at an end of those that were tried.
     """
     classes, window = setting.classes, setting.windows["large"]
@@ -495,15 +496,18 @@ def compare(table: pd.DataFrame, against: str) -> pd.DataFrame:
 
 
 def headroom(table: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Compute what all clients together reach above the reference at equal rounds, and each arm's share of that.
+    """Compute the headroom, and each arm's share of it.
+
+    The headroom is by how many points the arm in which all clients take part is above the reference after the same number
+    of rounds.
 
     Args:
         table: as `outcomes` returns it.
-        reference: the arm with a share of 0.
+        reference: the arm above which points are counted.
 
     Returns:
-        One row per setting, model and arm: `headroom` in points (of `ALL_CLIENTS`, with `low` and `high`), and `share`, the
-        arm's mean points above the reference divided by it.
+        One row per setting that has that arm, model, and arm other than the reference: `headroom` in points with its interval
+        `low` to `high`, and `share`, the arm's gain over the reference divided by the headroom.
     """
     points = compare(table, reference)
     points = points[points["outcome"] == "rounds"]

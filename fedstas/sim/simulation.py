@@ -368,7 +368,8 @@ class Progress:
 
 
 def answering(cohort: Cohort, answers: np.ndarray, drop: float, remedy: str) -> Cohort:
-    """Return the cohort of those who answer, with weights changed by the remedy for those who do not (see `run`).
+    """Return the cohort of those who answer, with their weights changed by the remedy (see `run`): divided by 1 - drop,
+    renormalised to the sum of the whole cohort's weights, or left alone.
 
     Args:
         cohort: as drawn.

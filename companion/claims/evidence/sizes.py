@@ -427,7 +427,8 @@ def rate_table(requests=(99, 600, 2048)) -> pd.DataFrame:
 def rate_is_a_probability(
     claim: Claim, *, cap: int = CAP, alpha: Fraction = ALPHA, n_star: int = 600
 ) -> Evidence:
-    """Compute the chance that the rate n*/ñ is not in (0, 1], for ten clients that report the largest size, M - 1 (Sec. 5.2).
+    """Compute the chance that the rate n*/ñ is not in (0, 1], for ten clients of the largest size that can be
+    reported, M - 1 (Sec. 5.2).
 
     Args:
         claim: on the rate.
