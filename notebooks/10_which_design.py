@@ -50,7 +50,7 @@
 # {glue:text}`ch10_better_strict:d` of {glue:text}`ch10_better:d` gains are left. Neither of the two leads at 240 MB is among them. ([The rule](#which-one-then).)
 #
 # ```{provenance} The answer
-# :recorded: which-design
+# :recorded: which-design, averaging, comparison
 # ```
 
 # %% tags=["parameters", "hide-input"]
