@@ -418,7 +418,7 @@ expect("The average helps MD in every setting", holds["always"])
 expect("is ahead on all three MNIST settings", holds["early"])
 expect("the lead has become a loss, of less than half a point on average", holds["late"])
 expect("No averaged design is surely ahead of averaged MD there", holds["nobody"])
-expect("five seeds leave it open", holds["fashion"])
+expect("so five seeds do not decide it", holds["fashion"])
 expect("The other three designs that lead there surely do", holds["others"])
 expect("hardly changes at all when it is averaged", holds["steady"])
 expect("no design is surely ahead of it by a point, in any setting", holds["similarity"])
@@ -445,7 +445,7 @@ expect("no design is surely ahead of it by a point, in any setting", holds["simi
 # **Late on MNIST, nothing is.** Before round 300 the lead has become a loss, of less than half a point on average: {glue:text}`ch10_averaged_lead_late` in the first setting. No
 # averaged design is surely ahead of averaged MD there.
 #
-# **Late on Fashion-MNIST about two points are left.** For the sketch that is {glue:text}`ch10_averaged_lead_fashion`, so five seeds leave it open. The other three designs that
+# **Late on Fashion-MNIST about two points are left.** For the sketch that is {glue:text}`ch10_averaged_lead_fashion`, so five seeds do not decide it. The other three designs that
 # lead there surely do: strata of label counts by least variance, the local pivotal method on the same sketches, {glue:text}`ch10_averaged_pivotal_fashion`, and clustered
 # sampling by similarity, {glue:text}`ch10_averaged_similarity_fashion`.
 #

@@ -283,3 +283,6 @@ for attempt in (
 # - Clients on machines of their own, by Flower: {doc}`08_federation`, and `examples/flower` in a clone.
 # - Which design to take: {doc}`10_which_design`.
 # - Every argument and error: {doc}`/api`, which opens with `Cohorts`.
+#
+# ```{provenance} How the page was made
+# ```

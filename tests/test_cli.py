@@ -604,7 +604,7 @@ def test_the_version_is_printed(capsys):
         ("run --method fedstas-unbised", "(did you mean fedstas-unbiased?)"),
         ("run --task mnits", "(did you mean mnist?)"),
         ("run --partition dirichlett", "(did you mean dirichlet?)"),
-        ("run --partition clients.csv", "natural, FILE.npy, FILE.csv:COLUMN"),
+        ("run --partition clients.csv", "natural, FILE.npy, FILE.json, FILE.csv:COLUMN"),
         ("sweep preprnt", "(did you mean preprint?)"),
         ("run --method nothing-like-it", "unknown method 'nothing-like-it': use one of"),
     ],

