@@ -54,7 +54,7 @@ def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
         measure.measure_page(page.removeprefix("book/").removesuffix(".md")) for page in PAGES[:2]
     )
     assert start["words"] <= 400 and start["longest"] <= 35 and start["median"] < 18
-    assert findings["longest"] <= 35 and findings["median"] < 18 and findings["words"] < 600
+    assert findings["longest"] <= 35 and findings["median"] < 18 and findings["words"] < 700
     lines = (parameters.ROOT / PAGES[1]).read_text(encoding="utf-8").splitlines()
     assert [line.split(". **")[0] for line in lines if line[:1].isdigit()] == list(
         map(str, range(1, 11))
