@@ -365,7 +365,15 @@ class Cohorts:
     def _identity(self) -> dict:
         """Return what a state must have in common with the object that continues it, as plain data."""
         parts = [_part_to_dict(self.method.clients), _part_to_dict(self.method.data)]
-        return {"method": self.method.name, "parts": parts, "seed": self.seed, "m": self.m}
+        return {
+            "method": self.method.name,
+            "parts": parts,
+            "version": methods.version(
+                self.method
+            ),  # of the algorithms: another one may draw otherwise
+            "seed": self.seed,
+            "m": self.m,
+        }
 
     def _check_drawn(self, cohort: Cohort) -> Cohort:
         """Return the last cohort; `InputError` unless it is this one."""
@@ -477,9 +485,9 @@ class _LoopView(ServerView):
                 raise InputError(f"{about} holds a number that is not finite")
             yield vector
 
-    def _scalars(self, name: str, what: str, places, low=-np.inf) -> np.ndarray:
+    def _scalars(self, name: str, what: str, places, low=-np.inf, *others: str) -> np.ndarray:
         """Return the number that each of these clients answers, float [n]; `what` it is, for messages."""
-        answer, result = self._get(name), []
+        answer, result = self._get(name, *others), []
         for place in places:
             about = f"the {what} of client {self.numbers[place]}"
             value = _as_vector(about, _pieces(about, answer(int(place))))
@@ -529,7 +537,11 @@ class _LoopView(ServerView):
     def _label_counts(self) -> list[np.ndarray]:
         """Return the label counts that each client answers; `InputError` if they are its labels instead."""
         counts = [*self._vectors("labels", "vector of label counts")]
-        if all(len(c) == n != c.sum() for c, n in zip(counts, self.sizes, strict=True)):
+        # Counts with noise are no whole numbers, and add up to anything.
+        if any(
+            len(c) == n != c.sum() and np.array_equal(c, np.round(c))
+            for c, n in zip(counts, self.sizes, strict=True)
+        ):
             raise InputError(
                 "labels are the classes of the clients' examples: give how many examples of each class each client "
                 "has, as np.bincount(y, minlength=classes)"
@@ -546,7 +558,7 @@ class _LoopView(ServerView):
         if self._answers["norms"] is None and self._answers["gradients"] is not None:
             vectors = self._vectors("gradients", "gradient")
             return np.array([np.linalg.norm(each.astype(np.float64)) for each in vectors])
-        return self._scalars("norms", "norm", range(self.clients), 0.0)
+        return self._scalars("norms", "norm", range(self.clients), 0.0, "gradients")
 
     def losses(self, clients) -> np.ndarray:
         """See `View`."""

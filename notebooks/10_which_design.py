@@ -19,15 +19,15 @@
 #
 # You have a federation to run, and every method of this book promises a better model. Which one should you take, and when does it matter at all?
 #
-# **No design that was tried reaches the yardstick that we set beforehand:** a fifth fewer megabytes than the best rival that asks clients for nothing, between averaged models, where
-# clients are given by nature. On [newsgroups by author](#fig-ch10-saved) strata of least variance need {glue:text}`ch10_second_rival_ratio` times that rival's megabytes.
+# **Strata of least variance, which we recommend, miss the yardstick that we set beforehand:** a fifth fewer megabytes than the best rival that asks clients for nothing, between
+# averaged models, where clients are given by nature. On [newsgroups by author](#fig-ch10-saved) they need {glue:text}`ch10_second_rival_ratio` times that rival's megabytes.
 #
 # **Tune the learning rate first.** On MNIST it takes plain {term}`MD sampling <md>` from {glue:text}`ch10_at_old:.1f` to {glue:text}`ch10_at_best:.1f` % at
 # 950 MB. No choice of clients adds as much there.
 #
 # **Then average the server's models.** It costs nothing, and gives MD another {glue:text}`ch10_averaged_md_late:.1f` points
-# [after 300 rounds](#fig-ch10-averaged), where strata of least variance then lie behind it by less than half a point. On a [pretrained network](#fig-ch10-saved) averaged MD is their
-# equal, too. Everything below is about last models, without an average.
+# [after 300 rounds](#fig-ch10-averaged), where strata of least variance then lie behind it by less than half a point. On a [pretrained network](#fig-ch10-saved) we saw no
+# difference between them, either. The rest of this answer is about last models.
 #
 # **Then cut the variance.** At 240 MB strata of least variance lead MD by {glue:text}`ch10_cut_mnist_small` points on
 # <a href="#cell-mnist-least-variance">MNIST</a>, and by {glue:text}`ch10_cut_fashion_mnist_small` on
@@ -413,7 +413,7 @@ differences = averaging_results.differences(accuracies)
 glue_figure("ch10_averaged", asking.draw_differences(differences))
 glue_values("ch10", **asking.compute_averaging_numbers(accuracies))
 holds = asking.check_averaging(accuracies)
-expect("An average takes most of MD's disadvantage away", holds["smaller"])
+expect("An average takes most of MD's disadvantage away", holds["most"])
 expect("The average helps MD in every setting", holds["always"])
 expect("is ahead on all three MNIST settings", holds["early"])
 expect("the lead has become a loss, of less than half a point on average", holds["late"])
@@ -469,9 +469,10 @@ table(asking.tabulate_accuracies(accuracies))
 
 # %% tags=["remove-input"]
 second = comparison.read()
-second_outcomes = saved_bytes.load(second)
+second_runs = comparison.load_runs()
+second_outcomes = saved_bytes.load(second, second_runs)
 against_md = comparison.compare(second_outcomes, "md")
-table(saved_bytes.list_missing(second))
+table(saved_bytes.list_missing(second, second_runs))
 
 # %% tags=["remove-cell"]
 glue_figure("ch10_saved", saved_bytes.draw_ratios(against_md, second))
@@ -479,8 +480,9 @@ glue_values("ch10", **saved_bytes.compute_numbers(second_outcomes, against_md))
 holds = saved_bytes.check(second_outcomes, against_md)
 expect("Little, between averaged models", holds["averaged"] and holds["author"])
 expect("Between averaged models nothing is saved", holds["averaged"])
-expect("Where clients are authors, about a tenth is", holds["author"])
-expect("No design that was tried reaches the yardstick", holds["endpoint"])
+expect("Where clients are authors, at most about a tenth is", holds["author"])
+expect("Strata of least variance, which we recommend, miss the yardstick", holds["endpoint"])
+expect("means of ten (CIFAR-10) and twenty seeds", holds["recorded"])
 expect("Between last models, at these rates, the same strata save bytes", holds["raw"])
 expect("Only early are they ahead", holds["early"])
 expect("no averaged design is surely ahead of averaged MD by half a point", holds["nobody"])
@@ -509,11 +511,11 @@ expect("the endpoint is missed", holds["endpoint"])
 # **Between last models, at these rates, the same strata save bytes:** they need {glue:text}`ch10_second_raw_ratio` times what MD needs, and end {glue:text}`ch10_second_raw_points` points above it. So who can
 # keep an average does not need them here, and who cannot, does. The rates are those of the averages, which are large ones, so that last models scatter.
 #
-# **Where clients are authors, about a tenth is.** Averaged least variance needs {glue:text}`ch10_second_author_ratio` times the megabytes of averaged MD, and ends
-# {glue:text}`ch10_second_author_points` points above it. That is {glue:text}`ch10_second_author_share:.0f` % of what all clients together reach above MD in as many rounds.
+# **Where clients are authors, at most about a tenth is.** Averaged least variance needs {glue:text}`ch10_second_author_ratio` times the megabytes of averaged MD (Holm's $p$ is {glue:text}`ch10_second_author_p:.2f`), and ends
+# {glue:text}`ch10_second_author_points` points above it. At equal rounds it gains {glue:text}`ch10_second_author_share:.0f` % of what all clients together gain on MD.
 #
-# The protocol has an endpoint for readers: a fifth fewer megabytes than the best rival that asks for nothing, on both tasks whose clients are given by nature. On newsgroups that rival
-# is {glue:text}`ch10_second_rival`, and least variance needs {glue:text}`ch10_second_rival_ratio` times its megabytes. So the endpoint is missed, whatever the other task, Shakespeare, will show.
+# The protocol has an endpoint for readers: a fifth fewer megabytes than the best rival that asks for nothing, on both tasks whose clients are given by nature. On newsgroups the best
+# rival that holds that accuracy with every seed is {glue:text}`ch10_second_rival`, and least variance needs {glue:text}`ch10_second_rival_ratio` times its megabytes. So the endpoint is missed, whatever the other task, Shakespeare, will show.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the table", "code_prompt_hide": "Hide the table"}
 table(saved_bytes.tabulate(second_outcomes, second))
@@ -722,7 +724,8 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 # (which-one-then)=
 # ## Which one, then?
 #
-# - **In every case:** average the server's models. It costs nothing, and after 300 rounds on MNIST averaged MD is the equal of every design that was tried.
+# - **You can report an average:** take MD and average the server's models. That costs nothing and helps MD in every setting. After 300 rounds on MNIST no averaged design is surely
+#   ahead of it. On Fashion-MNIST, average clustered sampling by similarity instead: it asks for nothing either. The other points are for last models.
 # - **Clients are few and unlike:** tune the rate and take strata of least variance. On <a href="#cell-mnist-least-variance">MNIST</a> and
 #   <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a> they lead at 240 MB, and do not fall behind later. With
 #   <a href="#cell-mnist-equal-least-variance">equal sizes</a> the lead at 240 MB is not sure.

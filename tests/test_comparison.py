@@ -186,6 +186,11 @@ def test_the_page_draws_and_tabulates_every_arm_and_names_what_it_asks_for(recor
     labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
     assert labels == ["least variance, sketch"]  # all clients are no rival, and MD is the line at 1
     rows = saved_bytes.tabulate(table, settings).set_index("design")
+    assert (
+        rows.loc["MD sampling", "p of bytes (Holm)"]
+        == "–"
+        != rows.loc["all clients", "p of bytes (Holm)"]
+    )
     assert set(rows.index) == {"MD sampling", "least variance, sketch", "all clients"}
     assert rows.loc["least variance, sketch", "asks for"] == "64 numbers, once"
     assert rows.loc["MD sampling", "asks for"] == "nothing"

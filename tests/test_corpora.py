@@ -216,6 +216,7 @@ def real_archive(name):
         pytest.skip(f"{path} does not exist: put it there, or set FEDSTAS_DATA")
 
 
+@pytest.mark.slow
 def test_shakespeare_has_the_recorded_digest_and_642_roles():
     real_archive(corpora.PLAYS)
     task = tasks.load("shakespeare")

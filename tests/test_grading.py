@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+from functools import cache
 
 import nbformat.v4 as v4
 import numpy as np
@@ -30,7 +31,7 @@ def test_hidden_inputs_are_others_than_the_visible_and_fit_the_exercise(name):
     visible = set(map(repr, task.inputs))
     for seed in range(3):
         hidden = hidden_inputs.inputs(name, seed)
-        assert sum(repr(arguments) in visible for arguments in hidden) < len(hidden)
+        assert not all(repr(arguments) in visible for arguments in hidden)
         for arguments in hidden:
             result = task.solution(*arguments)
             numbers = np.asarray(result if not isinstance(result, str) else 0, dtype=float)
@@ -67,23 +68,38 @@ def test_values_survive_the_pipe():
     assert isinstance(submission.decode(submission.encode(object())), submission.Unreadable)
 
 
-def test_a_report_that_a_program_forges_makes_nothing_right():
+def test_a_report_that_a_program_forges_makes_nothing_right_and_stops_nobody_else():
+    deep = {"list": []}
+    for _ in range(3000):  # deeper than Python's stack
+        deep = {"list": [deep]}
     for record in (
         {"state": "right"},
+        {"state": "judged", "message": ""},
+        {"state": "rounds", "results": []},
+        {"state": "value", "value": deep},
         {"state": "results", "results": []},
         {"state": "results", "results": [{"value": {"other": "x"}}] * 9},
         {"state": "value", "value": {"fraction": [1, 0]}},
         {},
     ):
-        for name in ("sizes/estimate", "sizes/zero"):
+        for name in ("sizes/estimate", "sizes/zero", "convergence/steps"):
             assert grading.judge(name, record, 0)[0] in ("wrong", "failed")
     assert grading.parse_record("[1]") is grading.parse_record("{") is None
+
+
+def test_an_example_that_is_a_function_is_judged_by_its_values_and_not_by_the_submission():
+    task = check.exercise("convergence/steps")
+    for function, state in ((task.solution, "right"), (task.mistakes[0], "wrong")):
+        results = [submission.call(function, (t,)) for t in range(submission.ROUNDS)]
+        text = json.dumps({"state": "rounds", "results": results})
+        assert len(text) < grading.MAX_RECORDS
+        assert grading.judge("convergence/steps", json.loads(text), 0)[0] == state
 
 
 def write(path, answers, **metadata):
     """Write a submission of chapter 4c with these answers: only its exercises, so that it is executed fast."""
     cells = []
-    for cell in HANDOUT:
+    for cell in handout():
         new = v4.new_code_cell(cell.source, metadata=cell.metadata)
         exercise = next(
             (n for n in answers if teaching.answer_id(n) == new.metadata.nbgrader.grade_id), ""
@@ -93,22 +109,27 @@ def write(path, answers, **metadata):
     path.write_text(json.dumps(v4.new_notebook(cells=cells, metadata=metadata)), encoding="utf-8")
 
 
-HANDOUT = [
-    cell
-    for cell in teaching.student("04c").cells
-    if cell.cell_type == "code" and {"answer", "check"} & set(cell.metadata.get("tags", []))
-]
+@cache
+def handout() -> list:
+    """Return the exercises of chapter 4c's handout."""
+    return [
+        cell
+        for cell in teaching.student("04c").cells
+        if cell.cell_type == "code" and {"answer", "check"} & set(cell.metadata.get("tags", []))
+    ]
 
 
 @pytest.mark.slow
-def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, capsys):
+def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, monkeypatch):
     folder = tmp_path / "submissions"
     folder.mkdir()
     write(folder / "ann.ipynb", RIGHT)
-    crashing = "import os, socket\ntry:\n    socket.create_connection(('127.0.0.1', 9), 1)\n"
-    crashing += (
-        "except OSError as error:\n    pass\nopen('left', 'w')\nos.environ['HOME']\nos._exit(3)"
+    # It leaves a file, and ends its process only where the lecturer's environment is not seen.
+    crashing = (
+        "import os\nopen('left', 'w')\n'SECRET' in os.environ or os._exit(3)\nmine = (0.25, (1, 2))"
     )
+    monkeypatch.setenv("SECRET", "of the lecturer")
+    monkeypatch.chdir(tmp_path)
     write(folder / "=dee.ipynb", {**RIGHT, "sizes/zero": crashing})
     (folder / "notes.txt").write_text("hello", encoding="utf-8")
     (folder / "broken.ipynb").write_text("{", encoding="utf-8")
@@ -123,6 +144,7 @@ def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, capsys):
     dee = results["=dee.ipynb"]
     assert dee.right == 2 and dee.results["sizes/zero"][0] == "failed"
     assert "its process ended in code cell 5" in dee.note
+    assert not (tmp_path / "left").exists() and not (folder / "left").exists()
     assert (
         "is no notebook" in results["notes.txt"].note
         and "is no notebook" in results["broken.ipynb"].note
@@ -144,7 +166,7 @@ def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, capsys):
 def test_a_submission_that_never_ends_is_stopped(tmp_path):
     endless = "def mean(sizes, size_cap, alpha):\n    while True: pass"
     write(tmp_path / "eve.ipynb", {"sizes/mean-with-zero": endless})
-    limits = grading.Limits(seconds=8)
+    limits = grading.Limits(seconds=3)
     eve = grading.grade(tmp_path / "eve.ipynb", "eve.ipynb", "04c_size_estimator", 0, limits)
     assert eve.results["sizes/mean-with-zero"][0] == eve.results["sizes/zero"][0] == "failed"
     assert "stopped in code cell" in eve.note and "the time limit was reached" in eve.note
@@ -211,8 +233,8 @@ def test_under_nbgrader_a_wrong_answer_raises(monkeypatch):
 
 
 def test_handouts_have_nbgraders_metadata():
-    answers = [c.metadata.nbgrader for c in HANDOUT if "answer" in c.metadata.tags]
-    checks = [c.metadata.nbgrader for c in HANDOUT if "check" in c.metadata.tags]
+    answers = [c.metadata.nbgrader for c in handout() if "answer" in c.metadata.tags]
+    checks = [c.metadata.nbgrader for c in handout() if "check" in c.metadata.tags]
     assert [a.grade_id for a in answers] == [teaching.answer_id(n) for n in RIGHT]
     assert all(a.solution and not a.locked and not a.grade for a in answers)
     assert [c.points for c in checks] == [check.exercise(n).level for n in RIGHT]

@@ -30,8 +30,7 @@ SWEEPS_OF_READER = {  # (module, function) -> the sweeps that it reads, whatever
     ("feature_errors", "load"): {"one-round-features"},
     ("design_comparison", "load_results"): {"which-design"},
     ("averaging_results", "accuracies"): {"averaging"},
-    ("saved_bytes", "load"): {"comparison"},
-    ("saved_bytes", "list_missing"): {"comparison"},
+    ("comparison", "load_runs"): {"comparison"},
     ("protocol", "load_curves"): {"which-design"},
     ("least_variance_results", "load_frames"): {
         "least-variance",

@@ -41,31 +41,15 @@ class Candidate:
     schedule: str
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A federation, the arms that are compared in it, and how they are tuned, run and judged.
+@dataclass(frozen=True, kw_only=True)
+class Setting(protocol.BaseSetting):
+    """A setting of the second comparison, and how it is tuned and run.
 
-    `drop` and `remedy` are those of `simulation.run`; `concentration` is that of a Dirichlet partition; `average` is beta
-    of the averaged model.
+    `drop` and `remedy` are those of `simulation.run`; `average` is beta of the averaged model.
     """
 
-    name: str
-    title: str
-    task: str
-    partition: str
-    clients: int
-    clients_per_round: int
-    rounds: int
-    evaluate_every: int
-    rates: tuple[float, ...]
     schedules: tuple[str, ...]
-    tuning_seeds: tuple[int, ...]
-    evaluation_seeds: tuple[int, ...]
-    arms: tuple[Arm, ...]
-    reference: str
-    min_effect: float
     average: float
-    concentration: float = 0.01
     drop: float = 0.0
     remedy: str = simulation.REMEDIES[0]
 
@@ -81,11 +65,6 @@ class Setting:
         return {
             name: range(end - max(1, round(TAIL * end)) + 1, end + 1) for name, end in ends.items()
         }
-
-    @property
-    def classes(self) -> int:
-        """The number of classes of the task."""
-        return protocol.CLASSES.get(self.task) or sweeps.load_task(self.task, "cpu").classes
 
     def plan_run(self, arm: Arm, candidate: Candidate, seed: int) -> Run:
         """Return the run of an arm; on a seed of tuning, it trains without the validation split and is tested on it."""
@@ -129,7 +108,7 @@ def read(path: str | Path = FILE) -> dict[str, Setting]:
     except (OSError, yaml.YAMLError) as error:
         raise InputError(f"{path} cannot be read as a comparison: {error}") from error
     try:
-        arms = {name: protocol._read_arm(name, **entry) for name, entry in content["arms"].items()}
+        arms = {name: protocol.read_arm(name, **entry) for name, entry in content["arms"].items()}
         common = {key: content[key] for key in content.keys() - {"arms", "settings"}}
         return {
             name: _read_setting(name, arms, common | entry)
@@ -158,7 +137,7 @@ def _read_setting(name: str, arms: dict[str, Arm], entry: dict) -> Setting:
     for key in _WHOLE:
         check_int(f"{key} of setting {name}", entry[key], 1)
     for key, check in _LISTS.items():
-        values = protocol._read_list(entry, key)
+        values = protocol.read_list(entry, key)
         entry[key] = tuple(check(f"{key} of setting {name}", value, 0) for value in values)
     if both := set(entry["tuning_seeds"]) & set(entry["evaluation_seeds"]):
         raise InputError(f"setting {name} tunes and evaluates on seed {min(both)}: use other seeds")
@@ -177,7 +156,7 @@ def _read_setting(name: str, arms: dict[str, Arm], entry: dict) -> Setting:
     simulation.check_average(entry["average"])
     simulation.check_drop(entry.get("drop", 0.0), entry.get("remedy", simulation.REMEDIES[0]))
     entry["schedules"] = tuple(entry["schedules"])
-    return Setting(name, arms=tuple(arms[arm] for arm in chosen), **entry)
+    return Setting(name=name, arms=tuple(arms[arm] for arm in chosen), **entry)
 
 
 # What is recorded

@@ -55,12 +55,11 @@ class Arm:
     tuning_rounds: int | None = None
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A federation, the arms that are compared in it, and how they are run and judged.
+@dataclass(frozen=True, kw_only=True)
+class BaseSetting:
+    """A federation, the arms that are compared in it, and what the settings of both comparisons have besides.
 
-    `longer` has the rounds of evaluation of arms that would not spend the larger budget in `rounds`; `rates_of` names
-    the setting whose tuned learning rates this one uses; `min_effect` is the smallest gain that matters, in points.
+    `min_effect` is the smallest gain that matters, in points.
     """
 
     name: str
@@ -71,22 +70,32 @@ class Setting:
     clients_per_round: int
     rounds: int
     evaluate_every: int
-    megabytes: tuple[float, ...]
     rates: tuple[float, ...]
     tuning_seeds: tuple[int, ...]
     evaluation_seeds: tuple[int, ...]
     reference: str
     min_effect: float
     arms: tuple[Arm, ...]
-    longer: dict[str, int] = field(default_factory=dict)
-    rates_of: str | None = None
-    network: str = ""
     concentration: float = 0.01  # of a Dirichlet partition; no other has one
 
     @property
     def classes(self) -> int:
         """The number of classes of the task, which is loaded if it is not one of the package's."""
         return CLASSES.get(self.task) or sweeps.load_task(self.task, "cpu").classes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(BaseSetting):
+    """A setting of the first comparison, and how it is run.
+
+    `longer` has the rounds of evaluation of arms that would not spend the larger budget in `rounds`; `rates_of` names
+    the setting whose tuned learning rates this one uses; `megabytes` are the budgets.
+    """
+
+    megabytes: tuple[float, ...]
+    longer: dict[str, int] = field(default_factory=dict)
+    rates_of: str | None = None
+    network: str = ""
 
     def plan_run(self, arm: Arm, rate: float, seed: int) -> Run:
         """Return the run of an arm at a learning rate; its length depends on what the seed is for."""
@@ -132,7 +141,7 @@ def read(path: str | Path = FILE) -> dict[str, Setting]:
     except (OSError, yaml.YAMLError) as error:
         raise InputError(f"{path} cannot be read as a protocol: {error}") from error
     try:
-        arms = {name: _read_arm(name, **entry) for name, entry in content["arms"].items()}
+        arms = {name: read_arm(name, **entry) for name, entry in content["arms"].items()}
         common = {key: content[key] for key in content.keys() - {"arms", "settings"}}
         settings = {
             name: _read_setting(name, arms, common | entry)
@@ -149,7 +158,7 @@ def read(path: str | Path = FILE) -> dict[str, Setting]:
     return settings
 
 
-def _read_arm(name: str, method: str, settings: dict | None = None, **lengths) -> Arm:
+def read_arm(name: str, method: str, settings: dict | None = None, **lengths) -> Arm:
     """Check an arm's entry; an unknown method or setting is refused by name."""
     methods.get(method, **(settings or {}))
     for key in lengths:
@@ -177,10 +186,10 @@ def _read_setting(name: str, arms_of_file: dict[str, Arm], entry: dict) -> Setti
     chosen = tuple(arms_of_file[arm] for arm in arms)
     check_choice(f"reference of setting {name}", entry["reference"], [arm.name for arm in chosen])
     for key in ("tuning_seeds", "evaluation_seeds"):
-        seeds = [check_int(f"{key} of setting {name}", v, 0) for v in _read_list(entry, key)]
+        seeds = [check_int(f"{key} of setting {name}", v, 0) for v in read_list(entry, key)]
         entry[key] = tuple(seeds)
     for key in ("rates", "megabytes"):
-        values = [check_float(f"{key} of setting {name}", v, 0) for v in _read_list(entry, key)]
+        values = [check_float(f"{key} of setting {name}", v, 0) for v in read_list(entry, key)]
         entry[key] = tuple(sorted(values))
     if both := set(entry["tuning_seeds"]) & set(entry["evaluation_seeds"]):
         raise InputError(f"setting {name} tunes and evaluates on seed {min(both)}: use other seeds")
@@ -192,7 +201,7 @@ def _read_setting(name: str, arms_of_file: dict[str, Arm], entry: dict) -> Setti
     for arm, rounds in longer.items():
         check_choice(f"arm of setting {name} that runs longer", arm, arms_of_file)
         check_int(f"longer of setting {name}, {arm}:", rounds, entry["rounds"])
-    return Setting(name, arms=chosen, longer=longer, **entry)
+    return Setting(name=name, arms=chosen, longer=longer, **entry)
 
 
 def _check_concentration(name: str, entry: dict) -> None:
@@ -207,7 +216,7 @@ def _check_concentration(name: str, entry: dict) -> None:
             raise InputError(f"concentration of setting {name} is of no use: {reason}")
 
 
-def _read_list(entry: dict, key: str) -> list:
+def read_list(entry: dict, key: str) -> list:
     """Return an entry's value that must be a list with members; raise InputError for another."""
     if not isinstance(entry[key], list) or not entry[key]:
         raise InputError(f"{key} is {entry[key]!r}: it must be a list that is not empty")

@@ -11,7 +11,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from companion.teach import check
 from fedstas.sim.rng import stream
 
 HOW_MANY = 5  # inputs for each exercise
@@ -177,16 +176,3 @@ DRAWS: dict[str, Callable[[np.random.Generator], tuple]] = {
         int(rng.integers(3, 90)),
     ),
 }
-
-
-def compare(name: str, results: list, seed: int) -> str:
-    """Return the first hidden input on which results differ from the solution, in a sentence; "" if there is none.
-
-    Args:
-        results: what the answer returned for each of the exercise's own inputs, then for each hidden one.
-    """
-    task = check.exercise(name)
-    assert isinstance(task, check.Function)
-    every = [*task.inputs, *inputs(name, seed)]
-    answers = dict(zip(map(repr, every), results, strict=True))
-    return check.first_difference(lambda *arguments: answers[repr(arguments)], task, every)

@@ -17,6 +17,7 @@ from typing import Any
 
 MAX_TEXT = 500  # characters of an error or a value that are kept
 MAX_DEPTH = 6
+ROUNDS = 10_000  # t = 0, 1, ... for which an example that is a function of t is called
 
 
 def encode(value: Any, depth: int = 0) -> Any:
@@ -108,14 +109,15 @@ class Recorder:
         if check.is_unanswered(mine, task):
             self.write(answer=key, state="unanswered")
         elif isinstance(task, check.Example) and callable(mine):
+            self.write(answer=key, state="begun")
             self.write(
-                answer=key, state="judged", message=check.check_example(mine, task)[:MAX_TEXT]
+                answer=key, state="rounds", results=[call(mine, (t,)) for t in range(ROUNDS)]
             )
         elif isinstance(task, check.Example):
             self.write(answer=key, state="value", value=encode(mine))
         elif not callable(mine):
             self.write(
-                answer=key, state="judged", message=check.judge(name, mine).message[:MAX_TEXT]
+                answer=key, state="wrong", message=check.judge(name, mine).message[:MAX_TEXT]
             )
         else:
             self.write(answer=key, state="begun")

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedstas import user_code
 from fedstas.arrays import as_array, as_int_array, as_names
-from fedstas.errors import InputError, check_choice, check_float, check_int
+from fedstas.errors import InputError, check_choice, check_float, check_int, format_value
 from fedstas.sim.csv_files import read_json, read_rows
 from fedstas.streams import LARGEST_SEED, stream
 
@@ -472,6 +472,10 @@ def make(
         classes_per_client: of `k_classes`.
     """
     labels = _check_labels(labels)
+    if least and name not in ("dirichlet", "lognormal"):
+        raise InputError(
+            f"least is {format_value(least)}: partition {name} has no least size, only dirichlet and lognormal have one"
+        )
     if user_code.TABLE.fullmatch(str(name)):
         return load_partition(name, labels, clients, sizes)
     check_choice("partition", name, [*_PARTITIONS, *FILES])
@@ -488,7 +492,7 @@ def make(
     if name != "by_class":
         own = {"dirichlet": concentration, "lognormal": sigma, "shards": shards_per_client}
         own["k_classes"] = classes_per_client
-        options = {"least": least} if least and name in ("dirichlet", "lognormal") else {}
+        options = {"least": least} if least else {}
         parameter = (own[name],) if name in own else ()
         return _PARTITIONS[name](labels, clients, *parameter, seed, **options)
     classes = int(labels.max()) + 1

@@ -414,20 +414,21 @@ def train_round(
         labels = optimizer.assign(server, stream(seed, "clusters"))
         state.labels = torch.from_numpy(labels).to(params.device)
     drawn = cohort = server.draw(method.clients, setup.m)  # lines 3-10
-    places = None  # of those who answer
-    if setup.drop:
+    rates = method.data.rates(server, drawn) if len(drawn.clients) else ()  # lines 11-14
+    places = None  # in the drawn cohort, of those who answer; None where all do
+    if setup.drop:  # the server sends rates and model before it knows who is silent
         server.send_model(drawn.clients)
         answers = stream(seed, "answers", t).random(server.clients)[drawn.clients] >= setup.drop
         cohort, places = (
             answering(drawn, answers, setup.drop, setup.remedy),
             np.flatnonzero(answers),
         )
+        rates = np.asarray(rates)[answers]
     chosen = torch.as_tensor(cohort.clients, dtype=torch.long).to(params.device)
     omega = client_shares(method, server, params) if remembers else None
     trained = params.new_zeros((0, len(params)))
     weights = lengths = params.new_zeros(0)
     if len(cohort.clients):
-        rates = method.data.rates(server, cohort)  # lines 11-14
         idx, example_weights, counts = draw_batches(method, data, cohort, rates, seed, t, places)
         server.send_model(cohort.clients)
         corrections = optimizer.corrections(chosen, omega, state) if corrects else None
@@ -445,7 +446,7 @@ def train_round(
     elif not remembers:  # an empty cohort: no update, unless the server has stored earlier ones
         return params, drawn
     if corrects:  # control variates are as large as models
-        down = len(np.unique(cohort.clients)) * params.nbytes
+        down = len(np.unique(drawn.clients)) * params.nbytes
         server.charge(examples=0, bytes_up=trained.nbytes, bytes_down=down)
     update = _aggregate_round(optimizer, state, params, trained, chosen, weights, omega, lengths)
     return optimizer.step(params, update, state), drawn

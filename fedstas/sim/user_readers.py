@@ -79,15 +79,17 @@ def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: 
     if test is not None and len(extra := np.setdiff1d(splits[1][1], classes)):
         raise InputError(f"{test} has the class {extra[0]}, of which {train} has no example")
     parts: list = []
-    for x, y, _ in splits:
+    for place, (x, y, _) in zip(
+        (train, test), splits, strict=False
+    ):  # no second one without a test set
         try:
             array = np.array(x) if shape is None else np.array(x).reshape(len(x), *shape)
         except ValueError:
             reason = f"cannot have the shape {shape}" if shape else "differ in length"
-            raise InputError(f"{train}: examples {reason}") from None
+            raise InputError(f"{place}: examples {reason}") from None
         if array.dtype.kind in "US":
             reason = "write them as numbers of tokens, and use from_arrays(documents=True)"
-            raise InputError(f"{train} holds examples of text: {reason}")
+            raise InputError(f"{place} holds examples of text: {reason}")
         parts += [array, np.searchsorted(classes, y)]
     return from_arrays(*parts, users=splits[0][2], network=network)
 

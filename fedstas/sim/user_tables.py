@@ -55,9 +55,21 @@ def from_csv(
     check_choice("decimal", decimal, (".", ","))
     if isinstance(words, str):
         raise InputError(f"words is {words!r}: it must be a list of columns")
-    required = [label, *([client] if client else []), *words]
+    keys = [label, *([client] if client else [])]  # never empty, whatever `missing` says
+    required = [*keys, *words]
     places = [path] if test is None else [path, test]
-    tables = [_Table(place, required, missing, sep, decimal, encoding) for place in places]
+    tables = [
+        _Table(
+            place,
+            required,
+            keys if missing == "indicate" else required,
+            missing,
+            sep,
+            decimal,
+            encoding,
+        )
+        for place in places
+    ]
     header = [name for name in tables[0].header if name not in (label, client)]
     for table in tables:
         columns = [name for name in table.header if name not in (label, client)]
@@ -91,14 +103,23 @@ def from_csv(
 
 
 class _Table:
-    """A table of the user's: `header`, `rows` by column, and the `lines` of the file that they stand in."""
+    """A table of the user's: `header`, `rows` by column, and the `lines` of the file that they stand in.
+
+    It must have the columns `required`, and those of `filled` must not be empty in any line.
+    """
 
     def __init__(
-        self, path, required: Sequence[str], missing: str, sep: str, decimal: str, encoding: str
+        self,
+        path,
+        required: Sequence[str],
+        filled: Sequence[str],
+        missing: str,
+        sep: str,
+        decimal: str,
+        encoding: str,
     ):
         self.path, self.missing, self.decimal = path, missing, decimal
-        wanted = required[:2] if missing == "indicate" else required
-        numbered = read_rows(path, *wanted, sep=sep, encoding=encoding)
+        numbered = read_rows(path, *filled, sep=sep, encoding=encoding)
         self.lines, self.rows = zip(*numbered, strict=True)
         self.header = list(self.rows[0])
         if absent := [name for name in required if name not in self.header]:
