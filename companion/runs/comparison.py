@@ -45,13 +45,15 @@ class Candidate:
 class Setting(protocol.BaseSetting):
     """A setting of the second comparison, and how it is tuned and run.
 
-    `drop` and `remedy` are those of `simulation.run`; `average` is beta of the averaged model.
+    `drop` and `remedy` are those of `simulation.run`; `average` is beta of the averaged model. P-values are corrected by
+    Holm within a `family` of settings.
     """
 
     schedules: tuple[str, ...]
     average: float
     drop: float = 0.0
     remedy: str = simulation.REMEDIES[0]
+    family: str = "planned"
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -97,7 +99,7 @@ class Setting(protocol.BaseSetting):
 
 _LISTS = {"rates": check_float, "tuning_seeds": check_int, "evaluation_seeds": check_int}
 _WHOLE = ("clients", "clients_per_round", "rounds", "evaluate_every")
-_OPTIONAL = ("concentration", "drop", "remedy")
+_OPTIONAL = ("concentration", "drop", "remedy", "family")
 _KEYS = ("title", "task", "partition", *_WHOLE, *_LISTS, "schedules", "reference", "min_effect")
 
 
