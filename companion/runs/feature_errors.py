@@ -121,10 +121,12 @@ def _measure_renewal(data: tasks.Task, setting: Setting, seed: int, bar) -> pd.D
 
     The column `answered` is the number of clients that have sent an update so far.
     """
-    rows, answers = [], {}  # all states are of one run: they share what clients answer at w_0
+    rows: list[dict] = []
+    answers: dict = {}  # all states are of one run: they share what clients answer at w_0
     for rounds in RENEWAL_ROUNDS:
         state = replace(_state_after(data, setting, seed, rounds), answers=answers)
-        answered = int(state.memory.last_updates.any(axis=1).sum())
+        updates = state.memory.last_updates
+        answered = 0 if updates is None else int(updates.any(axis=1).sum())
         keys = {"seed": seed, "round": rounds, "m": state.setup.m, "answered": answered}
         rows += [keys | row for row in _measure_state(state, RENEWAL_FEATURES, bar)]
     return pd.DataFrame(rows)
