@@ -10,6 +10,7 @@ import symtable
 import sys
 from collections import defaultdict
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,6 +36,18 @@ def cells_with_tag(nb, tag: str) -> list:
     return [cell for cell in nb.cells if tag in cell.metadata.get("tags", [])]
 
 
+@cache
+def version_of(stem: str, version: str):
+    """Make a version of a chapter once for all tests, which only read it."""
+    return getattr(teaching, version)(stem)
+
+
+@cache
+def source_of(stem: str):
+    """Read a chapter's source once for all tests, which only read it."""
+    return chapters.read_notebook(stem)
+
+
 def code_of(nb) -> str:
     """Return the code of a notebook."""
     return "\n".join(
@@ -47,8 +60,8 @@ def code_of(nb) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
 def test_a_student_gets_every_exercise_and_no_solution(stem):
-    mine, full = teaching.student(stem), teaching.instructor(stem)
-    source = "\n".join(cell.source for cell in chapters.read_notebook(stem).cells)
+    mine, full = version_of(stem, "student"), version_of(stem, "instructor")
+    source = "\n".join(cell.source for cell in source_of(stem).cells)
     exercises = source.count("{exercise-start}")
     assert len(cells_with_tag(mine, "answer")) >= exercises
     assert sum(c.source.count("### Exercise") for c in mine.cells) == exercises
@@ -84,7 +97,7 @@ def test_names_of_code_are_those_that_it_defines_and_uses():
 def test_a_solution_uses_only_names_defined_in_its_chapter(stem):
     """It needs no other solution, and no other solution redefines what it needs."""
     code_of = defaultdict(list)  # by the exercise that it solves; "" for the chapter's
-    for part in myst.parts(chapters.read_notebook(stem).cells):
+    for part in myst.parts(source_of(stem).cells):
         if not part.blocks:
             code_of[part.solves].append(part.source)
     defined = names("\n".join(code_of.pop("")))[0]
@@ -99,7 +112,7 @@ def test_a_solution_uses_only_names_defined_in_its_chapter(stem):
 @pytest.mark.parametrize("stem", STEMS)
 def test_a_version_is_a_valid_notebook_that_reads_without_extensions(stem):
     for version in teaching.VERSIONS:
-        nb = getattr(teaching, version)(stem)
+        nb = version_of(stem, version)
         nbformat.validate(nb)
         for cell in nb.cells:
             if cell.cell_type == "code" and not cell.source.startswith("%%text\n"):
@@ -162,7 +175,7 @@ def test_a_students_notebook_runs_and_its_checks_say_that_nothing_is_answered(ex
 
 def test_a_handout_has_places_for_numbers_and_none_of_an_earlier_run():
     """Its numbers are those of its own run, whatever page was executed before."""
-    handout = nbformat.writes(teaching.student("01"))
+    handout = nbformat.writes(version_of("01_aggregation", "student"))
     assert "of ⟨ch1_clients⟩ clients" in handout and "from … to" not in handout
 
 
@@ -248,6 +261,8 @@ def test_unknown_chapters_versions_and_names_are_refused(tmp_path):
         InputError, match="unknown version 'teacher': use one of student, instructor"
     ):
         teaching.make("01", "teacher")
+    with pytest.raises(InputError, match="the project has no solutions: leave out --instructor"):
+        teaching.make("project", "instructor")
     with pytest.raises(InputError, match=r"ends in \.ipynb"):
         teaching.make("01", "student", tmp_path / "a.txt")
 
@@ -284,7 +299,7 @@ def test_every_exercise_of_the_syllabus_is_in_a_chapter_of_its_session():
     for session in re.split(r"^### (?=\d\.)", text, flags=re.MULTILINE)[1:]:
         exercises = {}
         for stem in re.findall(r"\.\./chapters/(\w+)\.ipynb", session):
-            source = "\n".join(cell.source for cell in chapters.read_notebook(stem).cells)
+            source = "\n".join(cell.source for cell in source_of(stem).cells)
             for part in source.split("{exercise-start} ")[1:]:
                 title = re.sub(r" \(level \d\)$", "", part.split("\n")[0].strip())
                 part = part.split("{exercise-end}")[0]
