@@ -1,32 +1,18 @@
-"""The pack of a course: what is in it, nbgrader's metadata in its notebooks, and the notebook with which the project begins."""
+"""The pack of a course: what is in it, and the notebook with which the project begins."""
 
 import re
 import sys
-from functools import cache
 from pathlib import Path
 
-import jsonschema
 import nbformat
 import pytest
 
 from companion.pages import chapters
-from companion.teach import check, pack, teaching
+from companion.teach import pack, teaching
 from fedstas.errors import InputError
 from fedstas.sim import tasks
 
 STEMS = ("04c_size_estimator", "10a_own_data")  # with exercises, and without
-# nbgrader's schema of a cell's metadata, version 3 (nbgrader 0.9, nbgraderformat/v3.json).
-NBGRADER = {
-    "type": "object",
-    "properties": {
-        "schema_version": {"enum": [3]},
-        **{name: {"type": "boolean"} for name in ("grade", "locked", "solution", "task")},
-        "grade_id": {"type": "string", "pattern": r"^[a-zA-Z0-9_\-]+$"},
-        "points": {"type": "number", "minimum": 0},
-    },
-    "required": ["schema_version", "grade", "locked", "solution", "grade_id"],
-    "additionalProperties": False,
-}
 
 
 @pytest.fixture(scope="module")
@@ -107,72 +93,6 @@ def test_a_folder_with_something_else_is_not_written_into(tmp_path):
     (tmp_path / "thesis.tex").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="something else in it: name a new or an empty folder"):
         pack.make(tmp_path)
-
-
-@cache
-def student(stem: str):
-    """Make a student's notebook once."""
-    return teaching.student(stem)
-
-
-def metadata_faults(cells) -> list[str]:
-    """Return what nbgrader would refuse: its schema, and the rules of its validator (nbgraderformat/v3.py)."""
-    faults, ids = [], set()
-    for cell in cells:
-        if (meta := cell.metadata.get("nbgrader")) is None:
-            continue
-        faults += [e.message for e in jsonschema.Draft4Validator(NBGRADER).iter_errors(meta)]
-        name, grade, solution = (meta.get(k) for k in ("grade_id", "grade", "solution"))
-        if name in ids:
-            faults.append(f"duplicate grade id {name}")
-        ids.add(name)
-        if bool(grade) != ("points" in meta):
-            faults.append(f"{name}: points belong to graded cells, and to these alone")
-        if cell.cell_type == "markdown" and not (grade and solution) and not meta.get("task"):
-            faults.append(f"{name}: a text cell must be graded and a solution")
-        if meta.get("task") and cell.cell_type != "markdown":
-            faults.append(f"{name}: a task must be a text cell")
-        if bool(solution) == bool(meta.get("locked")):
-            faults.append(f"{name}: what a student fills in is not locked, all else is")
-    return faults
-
-
-@pytest.mark.parametrize(
-    "stem",
-    [
-        STEMS[0],
-        *(pytest.param(s, marks=pytest.mark.slow) for s in chapters.names() if s not in STEMS),
-    ],
-)
-def test_nbgrader_accepts_the_metadata_of_a_handout(stem):
-    nb = student(stem)
-    assert metadata_faults(nb.cells) == []
-    checks = [c for c in nb.cells if "check" in c.metadata.get("tags", [])]
-    for cell in checks:
-        name = teaching.CHECK.search(cell.source)[1]
-        assert cell.metadata.nbgrader.points == check.exercise(name).level
-        assert cell.metadata.nbgrader.locked and cell.metadata.nbgrader.grade
-    assert checks or stem not in STEMS
-
-
-def test_faults_of_metadata_are_seen():
-    def cell(kind, **changes):
-        meta = teaching.nbgrader_metadata("a", points=1, answer=False)["nbgrader"] | changes
-        return nbformat.from_dict({"cell_type": kind, "metadata": {"nbgrader": meta}})
-
-    assert metadata_faults([cell("code")]) == []
-    assert metadata_faults([cell("code"), cell("code")]) == ["duplicate grade id a"]
-    for kind, change in (
-        ("markdown", {}),
-        ("code", {"grade": False}),
-        ("code", {"schema_version": 2}),
-        ("code", {"grade_id": "a/b"}),
-        ("code", {"task": True}),
-        ("code", {"locked": False}),
-        ("code", {"points": "1"}),
-        ("code", {"hint": ""}),
-    ):
-        assert len(metadata_faults([cell(kind, **change)])) == 1, (kind, change)
 
 
 @pytest.mark.slow

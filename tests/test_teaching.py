@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+import jsonschema
 import nbformat
 import nbformat.v4 as v4
 import numpy as np
@@ -28,6 +29,18 @@ from fedstas.errors import InputError
 ROOT = Path(__file__).parents[1]
 STEMS = chapters.names()
 TIMEOUT = 3600  # seconds; it only stops a hang
+# nbgrader's schema of a cell's metadata, version 3 (nbgrader 0.9, nbgraderformat/v3.json).
+NBGRADER = {
+    "type": "object",
+    "properties": {
+        "schema_version": {"enum": [3]},
+        **{name: {"type": "boolean"} for name in ("grade", "locked", "solution", "task")},
+        "grade_id": {"type": "string", "pattern": r"^[a-zA-Z0-9_\-]+$"},
+        "points": {"type": "number", "minimum": 0},
+    },
+    "required": ["schema_version", "grade", "locked", "solution", "grade_id"],
+    "additionalProperties": False,
+}
 MYST_SYNTAX = re.compile(r"^(?:`{3,}|:{3,})\{|\{[\w:-]+\}`", re.MULTILINE)
 
 
@@ -128,6 +141,59 @@ def test_a_version_is_a_valid_notebook_that_reads_without_extensions(stem):
         install = copies.INSTALL.format(clone=copies.CLONE, **copies.address())
         assert nb.cells[1].source == install
         assert json.loads(nbformat.writes(nb))["metadata"]["fedstas"]["version"] == version
+
+
+def metadata_faults(cells) -> list[str]:
+    """Return what nbgrader would refuse: its schema, and the rules of its validator (nbgraderformat/v3.py)."""
+    faults, ids = [], set()
+    for cell in cells:
+        if (meta := cell.metadata.get("nbgrader")) is None:
+            continue
+        faults += [e.message for e in jsonschema.Draft4Validator(NBGRADER).iter_errors(meta)]
+        name, grade, solution = (meta.get(k) for k in ("grade_id", "grade", "solution"))
+        if name in ids:
+            faults.append(f"duplicate grade id {name}")
+        ids.add(name)
+        if bool(grade) != ("points" in meta):
+            faults.append(f"{name}: points belong to graded cells, and to these alone")
+        if cell.cell_type == "markdown" and not (grade and solution) and not meta.get("task"):
+            faults.append(f"{name}: a text cell must be graded and a solution")
+        if meta.get("task") and cell.cell_type != "markdown":
+            faults.append(f"{name}: a task must be a text cell")
+        if bool(solution) == bool(meta.get("locked")):
+            faults.append(f"{name}: what a student fills in is not locked, all else is")
+    return faults
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stem", STEMS)
+def test_nbgrader_accepts_the_metadata_of_a_handout(stem):
+    nb = version_of(stem, "student")
+    assert metadata_faults(nb.cells) == []
+    for cell in cells_with_tag(nb, "check"):
+        name = teaching.CHECK.search(cell.source)[1]
+        assert cell.metadata.nbgrader.points == check.exercise(name).level
+        assert cell.metadata.nbgrader.locked and cell.metadata.nbgrader.grade
+
+
+def test_faults_of_metadata_are_seen():
+    def cell(kind, **changes):
+        meta = teaching.nbgrader_metadata("a", points=1, answer=False)["nbgrader"] | changes
+        return nbformat.from_dict({"cell_type": kind, "metadata": {"nbgrader": meta}})
+
+    assert metadata_faults([cell("code")]) == []
+    assert metadata_faults([cell("code"), cell("code")]) == ["duplicate grade id a"]
+    for kind, change in (
+        ("markdown", {}),
+        ("code", {"grade": False}),
+        ("code", {"schema_version": 2}),
+        ("code", {"grade_id": "a/b"}),
+        ("code", {"task": True}),
+        ("code", {"locked": False}),
+        ("code", {"points": "1"}),
+        ("code", {"hint": ""}),
+    ):
+        assert len(metadata_faults([cell(kind, **change)])) == 1, (kind, change)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@
 #
 # Two weeks, in pairs. **Does your way of drawing clients lead on Fashion-MNIST, and after how many megabytes?**
 #
-# This notebook runs from top to bottom in about two minutes on two cores. It trains MD sampling (`md`, clients drawn in proportion to
+# This notebook runs from top to bottom in about a minute of one free core. It trains MD sampling (`md`, clients drawn in proportion to
 # their examples), a design of yours, and your design without one of its parts. Then it compares them on the same seeds. Change the design in step 3
 # and run the notebook again: runs that are recorded already, in the folder `runs`, are not made again.
 #
