@@ -287,7 +287,7 @@ def claims(
 @app.command()
 def teach(
     name: Annotated[
-        str | None, typer.Argument(help="a chapter: 02, 02_stratification, ...")
+        str | None, typer.Argument(help="a chapter: 02, 02_stratification, ...; or project")
     ] = None,
     student: Annotated[bool, typer.Option("--student", help="without solutions (default)")] = False,
     instructor: Annotated[bool, typer.Option("--instructor", help="with solutions")] = False,

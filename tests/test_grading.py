@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from functools import cache
 import nbformat.v4 as v4
 import numpy as np
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from companion.teach import check, grading, hidden_inputs, submission, teaching
 from fedstas.errors import InputError
@@ -137,10 +139,19 @@ def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, monkeypatch):
     text = (folder / "of_chapter_1.ipynb").read_text(encoding="utf-8")
     text = text.replace("sizes/", "privacy/").replace("answer-sizes-", "")
     (folder / "of_chapter_1.ipynb").write_text(text, encoding="utf-8")
+    reports = []
+    execute = grading.execute
+    monkeypatch.setattr(grading, "execute", lambda *a: reports.append(execute(*a)) or reports[-1])
     stem, grades = grading.grade_folder(folder, limits=grading.Limits(seconds=150))
     assert stem == "04c_size_estimator"
     results = {g.name: g for g in grades}
     assert {state for state, _ in results["ann.ipynb"].results.values()} == {"right"}
+    # Its check follows each answer, and evaluates nothing again.
+    answers = [(r["answer"], r["state"]) for r in reports[-1][0] if "answer" in r]
+    assert answers == [
+        *((name, state) for name in [*RIGHT][:2] for state in ("begun", "results")),
+        ("sizes/zero", "value"),
+    ]
     dee = results["=dee.ipynb"]
     assert dee.right == 2 and dee.results["sizes/zero"][0] == "failed"
     assert "its process ended in code cell 5" in dee.note
@@ -160,6 +171,39 @@ def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, monkeypatch):
     assert [row["right"] for row in rows if row["submission"] == "ann.ipynb"] == ["3"]
     summary = grading.summarise(stem, grades)
     assert "sizes/estimate        2 right, 0 wrong, 0 unanswered, 0 failed" in summary
+
+
+def test_an_answer_is_evaluated_again_only_after_other_code_of_the_student(tmp_path, monkeypatch):
+    """A function may use what a later cell defines: the last evaluation counts."""
+    reading, writing = os.pipe()
+    check_cell = 'from companion import check\n\ncheck.answer("sizes/estimate", estimate)'
+    cells = [
+        {
+            "source": "calls = []\ndef estimate(*a):\n    calls.append(a)\n    return factor",
+            "id": "answer",
+        },
+        {"source": check_cell, "id": "check"},
+        {"source": "factor = 2", "id": ""},
+        {"source": check_cell, "id": "check"},
+    ]
+    for cell in cells:
+        cell["checks"] = [("sizes/estimate", "estimate")] if cell["id"] == "answer" else []
+        cell |= {"asks": [], "only_checks": cell["id"] == "check"}
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps({"cells": cells, "seed": 0, "pipe": writing}), encoding="utf-8")
+    monkeypatch.setattr(check, "answer", check.answer)  # `main` replaces it
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    submission.main(str(job))
+    InteractiveShell.clear_instance()
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        records = [json.loads(line) for line in pipe]
+    assert [r.get("cell", r.get("state")) for r in records[:-1]] == [
+        *(1, "begun", "results"),
+        *(2, 3, 4, "begun", "results"),
+    ]
+    first, last = (r["results"][0] for r in records if r.get("state") == "results")
+    assert "NameError" in first["error"] and last == {"value": 2}
 
 
 @pytest.mark.slow

@@ -10,9 +10,11 @@ import symtable
 import sys
 from collections import defaultdict
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+import jsonschema
 import nbformat
 import nbformat.v4 as v4
 import numpy as np
@@ -27,12 +29,36 @@ from fedstas.errors import InputError
 ROOT = Path(__file__).parents[1]
 STEMS = chapters.names()
 TIMEOUT = 3600  # seconds; it only stops a hang
+# nbgrader's schema of a cell's metadata, version 3 (nbgrader 0.9, nbgraderformat/v3.json).
+NBGRADER = {
+    "type": "object",
+    "properties": {
+        "schema_version": {"enum": [3]},
+        **{name: {"type": "boolean"} for name in ("grade", "locked", "solution", "task")},
+        "grade_id": {"type": "string", "pattern": r"^[a-zA-Z0-9_\-]+$"},
+        "points": {"type": "number", "minimum": 0},
+    },
+    "required": ["schema_version", "grade", "locked", "solution", "grade_id"],
+    "additionalProperties": False,
+}
 MYST_SYNTAX = re.compile(r"^(?:`{3,}|:{3,})\{|\{[\w:-]+\}`", re.MULTILINE)
 
 
 def cells_with_tag(nb, tag: str) -> list:
     """Return the cells that have a tag."""
     return [cell for cell in nb.cells if tag in cell.metadata.get("tags", [])]
+
+
+@cache
+def version_of(stem: str, version: str):
+    """Make a version of a chapter once for all tests, which only read it."""
+    return getattr(teaching, version)(stem)
+
+
+@cache
+def source_of(stem: str):
+    """Read a chapter's source once for all tests, which only read it."""
+    return chapters.read_notebook(stem)
 
 
 def code_of(nb) -> str:
@@ -47,8 +73,8 @@ def code_of(nb) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
 def test_a_student_gets_every_exercise_and_no_solution(stem):
-    mine, full = teaching.student(stem), teaching.instructor(stem)
-    source = "\n".join(cell.source for cell in chapters.read_notebook(stem).cells)
+    mine, full = version_of(stem, "student"), version_of(stem, "instructor")
+    source = "\n".join(cell.source for cell in source_of(stem).cells)
     exercises = source.count("{exercise-start}")
     assert len(cells_with_tag(mine, "answer")) >= exercises
     assert sum(c.source.count("### Exercise") for c in mine.cells) == exercises
@@ -84,7 +110,7 @@ def test_names_of_code_are_those_that_it_defines_and_uses():
 def test_a_solution_uses_only_names_defined_in_its_chapter(stem):
     """It needs no other solution, and no other solution redefines what it needs."""
     code_of = defaultdict(list)  # by the exercise that it solves; "" for the chapter's
-    for part in myst.parts(chapters.read_notebook(stem).cells):
+    for part in myst.parts(source_of(stem).cells):
         if not part.blocks:
             code_of[part.solves].append(part.source)
     defined = names("\n".join(code_of.pop("")))[0]
@@ -99,7 +125,7 @@ def test_a_solution_uses_only_names_defined_in_its_chapter(stem):
 @pytest.mark.parametrize("stem", STEMS)
 def test_a_version_is_a_valid_notebook_that_reads_without_extensions(stem):
     for version in teaching.VERSIONS:
-        nb = getattr(teaching, version)(stem)
+        nb = version_of(stem, version)
         nbformat.validate(nb)
         for cell in nb.cells:
             if cell.cell_type == "code" and not cell.source.startswith("%%text\n"):
@@ -115,6 +141,59 @@ def test_a_version_is_a_valid_notebook_that_reads_without_extensions(stem):
         install = copies.INSTALL.format(clone=copies.CLONE, **copies.address())
         assert nb.cells[1].source == install
         assert json.loads(nbformat.writes(nb))["metadata"]["fedstas"]["version"] == version
+
+
+def metadata_faults(cells) -> list[str]:
+    """Return what nbgrader would refuse: its schema, and the rules of its validator (nbgraderformat/v3.py)."""
+    faults, ids = [], set()
+    for cell in cells:
+        if (meta := cell.metadata.get("nbgrader")) is None:
+            continue
+        faults += [e.message for e in jsonschema.Draft4Validator(NBGRADER).iter_errors(meta)]
+        name, grade, solution = (meta.get(k) for k in ("grade_id", "grade", "solution"))
+        if name in ids:
+            faults.append(f"duplicate grade id {name}")
+        ids.add(name)
+        if bool(grade) != ("points" in meta):
+            faults.append(f"{name}: points belong to graded cells, and to these alone")
+        if cell.cell_type == "markdown" and not (grade and solution) and not meta.get("task"):
+            faults.append(f"{name}: a text cell must be graded and a solution")
+        if meta.get("task") and cell.cell_type != "markdown":
+            faults.append(f"{name}: a task must be a text cell")
+        if bool(solution) == bool(meta.get("locked")):
+            faults.append(f"{name}: what a student fills in is not locked, all else is")
+    return faults
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stem", STEMS)
+def test_nbgrader_accepts_the_metadata_of_a_handout(stem):
+    nb = version_of(stem, "student")
+    assert metadata_faults(nb.cells) == []
+    for cell in cells_with_tag(nb, "check"):
+        name = teaching.CHECK.search(cell.source)[1]
+        assert cell.metadata.nbgrader.points == check.exercise(name).level
+        assert cell.metadata.nbgrader.locked and cell.metadata.nbgrader.grade
+
+
+def test_faults_of_metadata_are_seen():
+    def cell(kind, **changes):
+        meta = teaching.nbgrader_metadata("a", points=1, answer=False)["nbgrader"] | changes
+        return nbformat.from_dict({"cell_type": kind, "metadata": {"nbgrader": meta}})
+
+    assert metadata_faults([cell("code")]) == []
+    assert metadata_faults([cell("code"), cell("code")]) == ["duplicate grade id a"]
+    for kind, change in (
+        ("markdown", {}),
+        ("code", {"grade": False}),
+        ("code", {"schema_version": 2}),
+        ("code", {"grade_id": "a/b"}),
+        ("code", {"task": True}),
+        ("code", {"locked": False}),
+        ("code", {"points": "1"}),
+        ("code", {"hint": ""}),
+    ):
+        assert len(metadata_faults([cell(kind, **change)])) == 1, (kind, change)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +241,7 @@ def test_a_students_notebook_runs_and_its_checks_say_that_nothing_is_answered(ex
 
 def test_a_handout_has_places_for_numbers_and_none_of_an_earlier_run():
     """Its numbers are those of its own run, whatever page was executed before."""
-    handout = nbformat.writes(teaching.student("01"))
+    handout = nbformat.writes(version_of("01_aggregation", "student"))
     assert "of ⟨ch1_clients⟩ clients" in handout and "from … to" not in handout
 
 
@@ -248,6 +327,8 @@ def test_unknown_chapters_versions_and_names_are_refused(tmp_path):
         InputError, match="unknown version 'teacher': use one of student, instructor"
     ):
         teaching.make("01", "teacher")
+    with pytest.raises(InputError, match="the project has no solutions: leave out --instructor"):
+        teaching.make("project", "instructor")
     with pytest.raises(InputError, match=r"ends in \.ipynb"):
         teaching.make("01", "student", tmp_path / "a.txt")
 
@@ -284,7 +365,7 @@ def test_every_exercise_of_the_syllabus_is_in_a_chapter_of_its_session():
     for session in re.split(r"^### (?=\d\.)", text, flags=re.MULTILINE)[1:]:
         exercises = {}
         for stem in re.findall(r"\.\./chapters/(\w+)\.ipynb", session):
-            source = "\n".join(cell.source for cell in chapters.read_notebook(stem).cells)
+            source = "\n".join(cell.source for cell in source_of(stem).cells)
             for part in source.split("{exercise-start} ")[1:]:
                 title = re.sub(r" \(level \d\)$", "", part.split("\n")[0].strip())
                 part = part.split("{exercise-end}")[0]

@@ -372,10 +372,12 @@ def grade(path: Path, name: str, chapter: str, seed: int, limits: Limits) -> Gra
     edited = [n for _, (n, _, source) in checks.items() if source not in code]
     if edited:
         notes.append(f"changed or missing checks, which are made anew: {', '.join(edited)}")
+    unedited = {source for _, _, source in checks.values()}
     for cell in cells:
         found = checks.get(cell["id"])
         cell["checks"] = [found[:2]] if found else []
         cell["asks"] = ASKED.findall(cell["source"])
+        cell["only_checks"] = cell["source"] in unedited
     records, ending = execute(cells, seed, limits)
     if ending:
         notes.append(ending)

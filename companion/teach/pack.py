@@ -19,7 +19,8 @@ DATA = (
 )  # what the project and the profile laptop use; digits come with scikit-learn
 TEXT = """# What is in this folder
 
-- `students/`: a notebook of each chapter, without solutions. Send a session's before the session.
+- `students/`: a notebook of each chapter, without solutions, and `project.ipynb`, with which the longer project begins.
+  Send a session's before the session, and `data/` with the project.
 - `lecturer/`: the same with solutions, and slides of each chapter. Keep it to yourself.
 - `data/`: {data}
 
@@ -41,20 +42,25 @@ def make(to: Path) -> str:
     """Write the pack, and return what is in it, a line each.
 
     Raises:
-        InputError: the folder is a file, or has files that are not of a pack.
+        InputError: the folder is a file, or has files that are not of a pack; or chapters could not be converted, which
+            is said when all others are written.
     """
     if to.is_file() or (to.is_dir() and any(to.iterdir()) and not (to / "students").is_dir()):
         raise InputError(f"--to {to} has something else in it: name a new or an empty folder")
     for name in ("students", "lecturer", "data"):
         (to / name).mkdir(parents=True, exist_ok=True)
-    missing = []
-    for stem in chapters.names():
-        teaching.make(stem, "student", to / "students" / f"{stem}.ipynb")
-        teaching.make(stem, "instructor", to / "lecturer" / f"{stem}-solutions.ipynb")
-        if slides.executed_page(stem).is_file():
-            slides.make(stem, to / "lecturer" / f"{stem}-slides.html")
-        else:
-            missing.append(stem.partition("_")[0])
+    stems, missing, failures = chapters.names(), [], {}
+    for stem in stems:
+        try:
+            teaching.make(stem, "student", to / "students" / f"{stem}.ipynb")
+            teaching.make(stem, "instructor", to / "lecturer" / f"{stem}-solutions.ipynb")
+            if slides.executed_page(stem).is_file():
+                slides.make(stem, to / "lecturer" / f"{stem}-slides.html")
+            else:
+                missing.append(stem.partition("_")[0])
+        except Exception as error:  # whatever is wrong with a chapter, the others are written
+            failures[stem] = str(error).partition("\n")[0] or type(error).__name__
+    teaching.make("project", "student", to / "students" / "project.ipynb")
     found = [name for name in DATA if (tasks.data_folder() / f"{name}.npz").is_file()]
     for name in found:
         shutil.copyfile(tasks.data_folder() / f"{name}.npz", to / "data" / f"{name}.npz")
@@ -64,10 +70,13 @@ def make(to: Path) -> str:
     hint = f"\nSlides are missing of chapters {', '.join(missing)}, which were not executed here: `make book`, then once more.\n"
     text = TEXT.format(data=data, missing=hint if missing else "")
     (to / "README.md").write_text(text, encoding="utf-8")
-    count = len(chapters.names())
+    if failures:
+        reasons = "; ".join(f"{stem} ({reason})" for stem, reason in failures.items())
+        raise InputError(f"{to} has all but what could not be converted: {reasons}")
+    count = len(stems)
     return "\n".join(
         [
-            f"{to / 'students'}: {count} notebooks",
+            f"{to / 'students'}: {count} notebooks, and project.ipynb",
             f"{to / 'lecturer'}: {count} notebooks with solutions, slides of {count - len(missing)}"
             + (f" (not executed here: {', '.join(missing)}; `make book` first)" if missing else ""),
             f"{to / 'data'}: {', '.join(found) or 'nothing, digits come with scikit-learn'}",

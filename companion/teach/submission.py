@@ -87,10 +87,15 @@ class Recorder:
     Args:
         pipe: the file descriptor.
         seed: of the hidden inputs.
+
+    Attributes:
+        evaluated: answers that were evaluated since code of the student's ran last, by exercise. The check that follows
+            an answer cell asks for the same answer once more; it is not evaluated again.
     """
 
     def __init__(self, pipe: int, seed: int):
         self.pipe, self.seed = pipe, seed
+        self.evaluated: dict[str, Any] = {}
 
     def write(self, **record: Any) -> None:
         """Write a record."""
@@ -106,6 +111,8 @@ class Recorder:
         except InputError as error:
             return check.Result(False, str(error))
         key = check.RENAMED.get(name, name)
+        if key in self.evaluated and self.evaluated[key] is mine:
+            return check.Result(False, "Recorded.")
         if check.is_unanswered(mine, task):
             self.write(answer=key, state="unanswered")
         elif isinstance(task, check.Example) and callable(mine):
@@ -152,6 +159,8 @@ def main(job_file: str) -> None:
     shell.history_manager.enabled = False
     for number, cell in enumerate(job["cells"], 1):
         recorder.write(cell=number)
+        if not cell["only_checks"]:
+            recorder.evaluated.clear()
         for _, variable in cell["checks"]:
             shell.user_ns.pop(variable, None)  # another answer may have the same name
         result = shell.run_cell(cell["source"], store_history=False)
@@ -161,6 +170,7 @@ def main(job_file: str) -> None:
         for name, variable in cell["checks"]:
             if variable in shell.user_ns:
                 recorder.answer(name, shell.user_ns[variable])
+                recorder.evaluated[name] = shell.user_ns[variable]
             elif error is not None:
                 recorder.write(answer=name, state="failed", message=describe(error))
         for name in cell["asks"] if error is not None else ():

@@ -18,6 +18,7 @@ from companion.teach.check import exercise as check_exercise
 from fedstas.errors import InputError, check_choice
 
 FOLDER = parameters.ROOT / "teaching"
+PROJECT = parameters.ROOT / "examples" / "design" / "project.py"
 VERSIONS = ("student", "instructor")
 CHECKED_EXERCISE = re.compile(r'check\.answer\(\s*"([^"]+)"')
 CHECK = re.compile(r'check\.answer\("([^"]+)", (\w+)\)')  # as `_answers` writes it
@@ -39,8 +40,8 @@ def tagged_parts(nb) -> list[myst.Part]:
 def student(chapter: str):
     """Make the chapter's notebook with an empty answer and its check in place of each solution."""
     nb = chapters.read_notebook(chapter)
-    cells, exercise = [], ""
-    for solves, group in itertools.groupby(tagged_parts(nb), key=lambda part: part.solves):
+    every, cells, exercise = tagged_parts(nb), [], ""
+    for solves, group in itertools.groupby(every, key=lambda part: part.solves):
         parts = list(group)
         if solves:
             cells += _answers([part.cell for part in parts], exercise)
@@ -49,16 +50,15 @@ def student(chapter: str):
         exercise = next(
             (p.source for p in reversed(parts) if "exercise" in p.cell.metadata["tags"]), exercise
         )
-    nb.cells = cells
-    return _finish(nb, chapter, "student")
+    return _finish(nb, every, cells, chapter, "student")
 
 
 def instructor(chapter: str):
     """Make the chapter's notebook with its solutions and without cells tagged `student`."""
     nb = chapters.read_notebook(chapter)
-    cells = [part.cell for part in tagged_parts(nb)]
-    nb.cells = [cell for cell in cells if "student" not in cell.metadata["tags"]]
-    return _finish(nb, chapter, "instructor")
+    every = tagged_parts(nb)
+    cells = [part.cell for part in every if "student" not in part.cell.metadata["tags"]]
+    return _finish(nb, every, cells, chapter, "instructor")
 
 
 def answer_id(exercise: str) -> str:
@@ -128,19 +128,24 @@ def _stub(solution: ast.Module, variable: str | None) -> tuple[str, str]:
     return "mine = ...", "mine"
 
 
-def _finish(nb, chapter: str, version: str):
-    """Return the notebook in plain Markdown, with first cells that install the package and show figures inline."""
-    source = chapters.read_notebook(chapter)
-    plain, asserted = copies.reader(myst.parts(source.cells)), copies.asserted_words(source.cells)
+def _finish(nb, parts: list[myst.Part], kept: list, chapter: str, version: str):
+    """Return the notebook in plain Markdown, with first cells that install the package and show figures inline.
+
+    Args:
+        nb: the chapter.
+        parts: of the whole chapter.
+        kept: the cells of the version.
+    """
+    plain, asserted = copies.reader(parts), copies.asserted_words(nb.cells)
     cells = []
-    for cell in nb.cells:
+    for cell in kept:
         if cell.cell_type == "markdown":
             tags = cell.metadata.get("tags", [])
             cells += copies.text_cells(myst.parse(cell.source), plain, asserted, tags)
         else:
             cells.append(copies.folded(cell))
     cells[1:1] = copies.first_cells()
-    text = "\n".join(cell.source for cell in nb.cells)
+    text = "\n".join(cell.source for cell in kept)
     nb.cells = [*cells, *copies.references(text)]
     for place, cell in enumerate(nb.cells):
         cell["id"] = f"{version}-{place}"
@@ -148,13 +153,41 @@ def _finish(nb, chapter: str, version: str):
     return nb
 
 
+def project():
+    """Make the starting notebook of the longer project, from `examples/design/project.py`.
+
+    Its cell tagged `my_design.py` writes that file when it is run, so that runs are recorded with the design's hash.
+    """
+    import jupytext
+
+    nb = jupytext.read(PROJECT, fmt="py:percent")
+    for cell in nb.cells:
+        if "my_design.py" in cell.metadata.get("tags", []):
+            cell.source = f"%%writefile my_design.py\n{cell.source}"
+    nb.cells[1:1] = copies.first_cells()[:1]
+    for place, cell in enumerate(nb.cells):
+        cell["id"] = f"project-{place}"
+    nb.metadata.pop("jupytext", None)
+    nb.nbformat, nb.nbformat_minor = 4, 5
+    return nb
+
+
 def make(chapter: str, version: str, output: str | Path | None = None) -> Path:
-    """Write a version of a chapter, to `teaching/<stem>-<version>.ipynb` of the clone by default; return its path."""
+    """Write a version of a chapter, or the project's notebook; return its path.
+
+    By default that is `teaching/<stem>-<version>.ipynb` of the clone, and `teaching/project.ipynb`.
+    """
     import nbformat
 
     check_choice("version", version, VERSIONS)
-    nb = {"student": student, "instructor": instructor}[version](chapter)
-    output = Path(output or FOLDER / f"{chapters.find(chapter)}-{version}.ipynb")
+    if chapter == "project":
+        if version == "instructor":
+            raise InputError("the project has no solutions: leave out --instructor")
+        nb, name = project(), "project.ipynb"
+    else:
+        nb = {"student": student, "instructor": instructor}[version](chapter)
+        name = f"{chapters.find(chapter)}-{version}.ipynb"
+    output = Path(output or FOLDER / name)
     if output.suffix != ".ipynb":
         raise InputError(f"--output {output}: give a file name that ends in .ipynb")
     write(output, lambda path: path.write_text(nbformat.writes(nb) + "\n", encoding="utf-8"))
