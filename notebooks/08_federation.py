@@ -75,6 +75,16 @@ plots.set_page_style()
 # and on machines of your own. Run `flower-superlink` on one, `flower-supernode --superlink HOST:PORT --node-config "partition-id=3"` on each of
 # the others, and `flwr run`. The last section adds the certificates. To bring your own data, change one function, `load` in `examples/flower/federation/client.py`.
 #
+# **If you have clients already**, leave them as they are. `FedAvgWithDesign` takes the place of Flower's FedAvg in the server: the design
+# chooses who trains and how much each update counts. Optimiser, loaders and batch norm are the clients' own.
+#
+# ```python
+# strategy = FedAvgWithDesign("clustered-similarity", clients_per_round=3)
+# ```
+#
+# That works for designs that need sizes and updates alone, which every client of FedAvg sends: `plain_methods()` lists them, and the others are refused with
+# the reason. Unless you give the sizes, all nodes train in the first round, whose answers hold them. `examples/flower/plain_clients.py` is a whole app.
+#
 # ## One round, in messages
 #
 # The design asks the same questions as in the simulation, now in messages. Nothing of the algorithm is written a second time: the design is handed a view

@@ -280,7 +280,7 @@ for attempt in (
 # ## Where does one go from here?
 #
 # - Your data, your network or your design in the simulator: {doc}`10a_own_data`.
-# - Clients on machines of their own, by Flower: {doc}`08_federation`, and `examples/flower` in a clone.
+# - Clients on machines of their own, by Flower: {doc}`08_federation`, and `examples/flower` in a clone; it has a strategy for clients that you have, too.
 # - Which design to take: {doc}`10_which_design`.
 # - Every argument and error: {doc}`/api`, which opens with `Cohorts`.
 #

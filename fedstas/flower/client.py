@@ -84,9 +84,8 @@ class Local:
         privacy: the terms of its reports. With it the node sends its size in reports only, whatever the method;
             without it the node sends no reports.
 
-    Raises:
-        InputError: the examples do not fit the network, or it cannot be trained here (batch norm, dropout, frozen
-            layers); the server's log has the sentence, which does not tell how many examples there are.
+    Examples that do not fit the network, or a network that cannot be trained here (batch norm, dropout, frozen layers), are
+    refused when the server first asks the node (hello). The server's log has the sentence, which does not tell how many examples there are.
     """
 
     client: int
@@ -98,10 +97,6 @@ class Local:
     secret: int | None = None
     reproducible: bool = False
     privacy: Privacy | None = None
-
-    def __post_init__(self):
-        if defect := models.find_data_defect(self.module, self.x, self.y):
-            raise InputError(f"client {self.client}: {defect}")
 
     @property
     def pool(self) -> engine.Pool:
@@ -161,7 +156,12 @@ def client_app(load: Callable[[Context], Local], mods=None) -> ClientApp:
 
 
 def _answer_hello(local: Local, question: RecordDict, context: Context) -> RecordDict:
-    """Answer with the client's number, and whether it has data."""
+    """Answer with the client's number, and whether it has data; `InputError` if they cannot be trained on.
+
+    They are checked here alone, since Flower may load them anew for each message.
+    """
+    if defect := models.find_data_defect(local.module, local.x, local.y):
+        raise InputError(f"client {local.client}: {defect}")
     return make_content(client=local.client, data=bool(len(local.y)))
 
 
@@ -192,6 +192,7 @@ def _read_model(local: Local, question: RecordDict, context: Context) -> torch.T
     """
     settings = read_settings(question)
     t = settings["round"]
+    local.module.to(local.x.device)
     parameters = sum(p.numel() for p in local.module.parameters())
     if "w_0" in settings:
         params = models.flatten(local.module).cpu().numpy()

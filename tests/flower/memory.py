@@ -3,6 +3,7 @@
 from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as Proto
 from flwr.serverapp import Grid
@@ -60,7 +61,10 @@ class Memory(Grid):
             try:
                 reply = self.app(received, self.contexts[node])
             except Exception as error:
-                reply = Message(Error(4, f"{type(error)}:<'{error}'>"), reply_to=received)
+                reason = f"{type(error)}:<'{error}'>"  # as Flower has it
+                reply = Message(
+                    Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=received
+                )
             if self.fault is not None:
                 reply = self.fault(node, received, reply)
             if reply is not None:

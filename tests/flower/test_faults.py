@@ -5,16 +5,18 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("flwr", reason="Flower is not in .venv: `make test-flower` runs this")
 
 from flwr.app import Array, ArrayRecord, Error, Message
+from memory import Memory
 
 from fedstas import methods, models, partition, simulation
 from fedstas.aggregation import UpdateMemoryServer
 from fedstas.client_sampling import Cohort
 from fedstas.errors import InputError
-from fedstas.flower import TooFew, reweight
+from fedstas.flower import Local, TooFew, reweight
 
 
 def fault_in_model(value):
@@ -341,6 +343,41 @@ def test_a_change_of_the_federation_keeps_only_the_last_updates_of_clients_that_
         expected = last[roll.index(c)] if c in roll else np.zeros(3760)
         unchanged = np.array_equal(strategy.view.memory.optimizer.updates[k].numpy(), expected)
         assert unchanged == (c not in cohort)
+
+
+def test_data_are_checked_when_the_server_first_asks_and_the_reason_is_shown_there(
+    digits, federation, train, monkeypatch
+):
+    """Labels that count from one, too few of them, a network with batch norm; each of a node that is left out."""
+    method, checks = methods.get("md"), []
+    high, short, mixed = (int(k) for k in federation.with_data[:3])
+    check = models.find_data_defect
+    monkeypatch.setattr(models, "find_data_defect", lambda *x: checks.append(1) or check(*x))
+
+    def load(context):
+        k = context.node_config["partition-id"]
+        x, y = (each[federation.shards[k]] for each in (digits.train_x, digits.train_y))
+        module = digits.model(0)
+        if k == high:
+            y = y + 10
+        if k == short:
+            y = y[:-1]
+        if k == mixed:
+            module = torch.nn.Sequential(module, torch.nn.BatchNorm1d(10))
+        return Local(k, x, y, module, method, 0)
+
+    grid = Memory(load, len(federation.shards))
+    _, strategy = train(grid, method, rounds=1)
+    reasons = {
+        high: r"a label is not in 0\.\.9, the classes of the network: number them from 0 on",
+        short: "x and y differ in length: there must be one label for each example",
+        mixed: "the network mixes the examples of a batch in its layer 1",
+    }
+    for k, reason in reasons.items():
+        (event,) = (each for each in strategy.view.events if f"node {1000 + k}:" in each)
+        assert re.search(f"round 1: .*client {k}: {reason}", event)
+    assert {*reasons}.isdisjoint(strategy.view.client_ids)
+    assert len(checks) == len(federation.shards)  # once a node, and not in each of its messages
 
 
 def test_a_run_without_nodes_ends_with_the_reason(nodes, train):
