@@ -199,8 +199,11 @@ def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: boo
                 planned = setting.plan_run(arm, candidate, seeds[0])
                 keys[arm, candidate] = tables.run_key(planned)
             if keys[arm, candidate] == tables.record_key(identity | {"seed": seeds[0]}):
+                frame = run.frame()
+                if not len(frame):  # it diverged before it was evaluated, and counts
+                    frame = frame.reindex([0]).fillna(0).astype(frame.dtypes)
                 frames.append(
-                    run.frame().assign(
+                    frame.assign(
                         arm=arm.name,
                         lr=candidate.lr,
                         schedule=candidate.schedule,
@@ -360,11 +363,12 @@ def megabytes_to_hold(
 
     A run holds the goal at b megabytes if its mean accuracy from b minus a tenth of `budget` up to b is at least `goal`. The
     curve is linear between evaluations and starts at 0 megabytes with the accuracy of guessing, 1 / classes. If the run
-    never holds the goal, or diverged, the megabytes of the whole run and False are returned: it would need more.
+    never holds the goal, the megabytes of the whole run and False are returned: it would need more. So do those of a run
+    that diverged, but no fewer than `budget`, since it would have sent that much.
     """
     sent = float(run["megabytes"].iloc[-1])
     if run["ended"].iloc[0]:
-        return sent, False
+        return max(sent, budget), False
     x = np.append(0.0, run["megabytes"])
     y = np.append(1 / classes, run[metric])
     ends = np.linspace(TAIL * budget, sent, 1001)
@@ -389,7 +393,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
     """Compute the outcomes of a setting: a row per arm, model ("average" or "raw") and seed of evaluation.
 
     Only seeds whose reference is recorded are in it. The budgets are what the reference's run of the same seed has sent
-    by its end, and a quarter of that. The columns, besides setting, arm, model, seed, run, lr and schedule:
+    by its end, and a quarter of that. The columns, besides setting, family, arm, model, seed, run, lr and schedule:
 
     - `large`, `small`: accuracy in per cent over the last tenth of either budget;
     - `rounds`: accuracy in per cent over the last tenth of the rounds;
@@ -416,6 +420,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
             rows.append(
                 {
                     "setting": setting.name,
+                    "family": setting.family,
                     "arm": arm,
                     "model": model,
                     "seed": seed,
@@ -451,10 +456,10 @@ def compare(table: pd.DataFrame, against: str) -> pd.DataFrame:
         One row per setting, model, arm and outcome: `seeds`, `mean`, `low`, `high`, `p`. Accuracies are differences in points;
         `ratio` is the geometric mean of the ratios of megabytes, its p that of its logarithm, and `reached` says in how many
         seeds both arms hold the goal (in the others the ratio is a bound). `holm` is p corrected over the ratios of the
-        averaged models in the whole table, the family that decides.
+        averaged models of all settings of a family in the table: what is decided with.
     """
     rows = []
-    for (setting, model), part in table.groupby(["setting", "model"], sort=False):
+    for (family, setting, model), part in table.groupby(["family", "setting", "model"], sort=False):
         for outcome in (*BUDGETS, "rounds", "ratio"):
             values = np.log(part["ratio"]) if outcome == "ratio" else part[outcome]
             wide = part.assign(value=values).pivot(index="seed", columns="arm", values="value")
@@ -467,13 +472,15 @@ def compare(table: pd.DataFrame, against: str) -> pd.DataFrame:
                 interval = np.array(paired.interval)
                 both = holds.loc[pairs.index, [arm, against]].all(axis=1)
                 mean, low, high = np.exp(interval) if outcome == "ratio" else interval
-                keys = {"setting": setting, "model": model, "arm": arm, "outcome": outcome}
+                keys = {"family": family, "setting": setting, "model": model}
+                keys |= {"arm": arm, "outcome": outcome}
                 values = {"seeds": paired.pairs, "mean": mean, "low": low, "high": high}
                 rows.append(keys | values | {"p": paired.p, "reached": int(both.sum())})
-    columns = ["setting", "model", "arm", "outcome", "seeds", "mean", "low", "high", "p", "reached"]
-    result = pd.DataFrame(rows, columns=columns)
+    columns = ["family", "setting", "model", "arm", "outcome", "seeds", "mean", "low", "high", "p"]
+    result = pd.DataFrame(rows, columns=[*columns, "reached"])
     decides = (result["outcome"] == "ratio") & (result["model"] == "average")
-    return result.assign(holm=statistics.holm(result["p"].where(decides)))
+    deciding = result["p"].where(decides)
+    return result.assign(holm=deciding.groupby(result["family"]).transform(statistics.holm))
 
 
 def headroom(table: pd.DataFrame, reference: str) -> pd.DataFrame:
