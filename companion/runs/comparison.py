@@ -9,7 +9,7 @@ has the reasons.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -182,15 +182,15 @@ def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: boo
     arms: dict[str, list[Arm]] = {}
     for arm in setting.arms:
         arms.setdefault(methods.get(arm.method, **dict(arm.settings)).name, []).append(arm)
-    frames, keys = [], {}
+    keys: dict[tuple[Arm, Candidate], str] = {}
+    curves, labels = [], []
     for run in recorded:
         identity = run.identity
         recipe = identity["partition"]
-        if (identity["task"], recipe["name"]) != (task, setting.partition):
+        place = (identity["task"], recipe["name"], identity["clients"])
+        if place != (task, setting.partition, setting.clients) or identity["seed"] not in seeds:
             continue
         if recipe.get("concentration") not in (None, setting.concentration):
-            continue
-        if identity["seed"] not in seeds:
             continue
         local = identity["method"]["local"]
         candidate = Candidate(local["lr"], local.get("schedule", SCHEDULES[0]))
@@ -199,22 +199,20 @@ def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: boo
                 planned = setting.plan_run(arm, candidate, seeds[0])
                 keys[arm, candidate] = tables.run_key(planned)
             if keys[arm, candidate] == tables.record_key(identity | {"seed": seeds[0]}):
-                frame = run.frame()
-                if not len(frame):  # it diverged before it was evaluated, and counts
-                    frame = frame.reindex([0]).fillna(0).astype(frame.dtypes)
-                frames.append(
-                    frame.assign(
-                        arm=arm.name,
-                        lr=candidate.lr,
-                        schedule=candidate.schedule,
-                        seed=identity["seed"],
-                        run=run.run,
-                        ended=bool(run.metadata["diverged"]),
-                    )
+                curve, ended = run.columns(), bool(run.metadata["diverged"])
+                if not len(curve["round"]):  # it diverged before it was evaluated, and counts
+                    curve = {name: np.zeros(1, values.dtype) for name, values in curve.items()}
+                curves.append(curve)
+                labels.append(
+                    (arm.name, candidate.lr, candidate.schedule, identity["seed"], run.run, ended)
                 )
-    if not frames:
-        return pd.DataFrame(columns=["arm", "lr", "schedule", "seed", "run", "ended", "round"])
-    table = pd.concat(frames, ignore_index=True)
+    names = ["arm", "lr", "schedule", "seed", "run", "ended"]
+    if not curves:
+        return pd.DataFrame(columns=[*names, "round"])
+    table = pd.DataFrame(labels, columns=names)
+    table = table.loc[np.repeat(table.index, [len(c["round"]) for c in curves])]
+    table = table.reset_index(drop=True)
+    table = table.assign(**{k: np.concatenate([c[k] for c in curves]) for k in curves[0]})
     return table.assign(megabytes=(table["bytes_down"] + table["bytes_up"]) / 1e6)
 
 
@@ -378,15 +376,19 @@ def megabytes_to_hold(
     return (float(ends[reached[0]]), True) if len(reached) else (sent, False)
 
 
-def _evaluated(
+def _evaluate(
     setting: Setting, recorded: list[records.Record]
-) -> Iterator[tuple[str, int, pd.DataFrame]]:
-    """Yield arm, seed and curve of each run of evaluation at its arm's tuned candidate."""
-    best = choose_candidates(tabulate_tuning(setting, load_curves(setting, recorded, tuning=True)))
+) -> tuple[dict[tuple[str, int], pd.DataFrame], pd.DataFrame]:
+    """Return the curve of each run of evaluation at its arm's tuned candidate, by arm and seed, and the table of tuning."""
+    tuning = tabulate_tuning(setting, load_curves(setting, recorded, tuning=True))
+    best = choose_candidates(tuning)
     rows = load_curves(setting, recorded, tuning=False)
-    for (arm, lr, schedule, seed), run in rows.groupby(["arm", "lr", "schedule", "seed"]):
-        if best.get(arm) == Candidate(lr, schedule):
-            yield arm, seed, run
+    runs = {
+        (arm, seed): run
+        for (arm, lr, schedule, seed), run in rows.groupby(["arm", "lr", "schedule", "seed"])
+        if best.get(arm) == Candidate(lr, schedule)
+    }
+    return runs, tuning
 
 
 def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
@@ -404,8 +406,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
     - `at_end`: whether the arm's rate lies at an end of those that were tried.
     """
     classes, window = setting.classes, setting.windows["large"]
-    runs = {(arm, seed): run for arm, seed, run in _evaluated(setting, recorded)}
-    tuning = tabulate_tuning(setting, load_curves(setting, recorded, tuning=True))
+    runs, tuning = _evaluate(setting, recorded)
     arms_at_end, rows = list_at_end(tuning), []
     for (arm, seed), run in runs.items():
         reference = runs.get((setting.reference, seed))
@@ -515,7 +516,7 @@ def headroom(table: pd.DataFrame, reference: str) -> pd.DataFrame:
 def missing(setting: Setting, recorded: list[records.Record]) -> dict[str, list[int]]:
     """Return the seeds of evaluation that each arm lacks; all of them for an arm that is not tuned."""
     seeds: dict[str, set[int]] = {arm.name: set() for arm in setting.arms}
-    for arm, seed, _ in _evaluated(setting, recorded):
+    for arm, seed in _evaluate(setting, recorded)[0]:
         seeds[arm].add(seed)
     lacking = {
         arm: [s for s in setting.evaluation_seeds if s not in had] for arm, had in seeds.items()

@@ -106,7 +106,7 @@ SESSIONS = {
     ),
     "05_experiments": Session(
         "the whole loop, 99 times: does the new model become better for it?",
-        (("10_which_design", "ch10_remembered"),),
+        (("10c_first_comparison", "ch10_remembered"),),
         "Two runs of one method differ by several points.\n\n"
         "How many seeds does a difference of one point between two methods need: 3, 10, 100?",
         (
@@ -119,7 +119,7 @@ SESSIONS = {
     ),
     "09_what_we_would_write": Session(
         "steps 3, 4 and 7: which strata, allocation and weights would you choose?",
-        (("10_which_design", "ch10_remembered"),),
+        (("10c_first_comparison", "ch10_remembered"),),
         "You may ask each client for a little before the first round.\n\n"
         "For what: its size, its label counts, a gradient, nothing? What does it cost, and what does it tell?",
         ("ch9_one_round", "ch9_figure_draws", "ch9_map", "ch9_cost"),
