@@ -80,11 +80,14 @@ expect("and nothing less on Shakespeare", holds["raw role"])
 expect("Early in a run the strata lead on four of seven tasks", holds["early"])
 expect("needs more than three times the bytes of MD", holds["everybody"])
 expect("seeds, or twenty for newsgroups, decide", holds["recorded"])
+expect("the strata from sketches keep their lead", holds["silent"])
+expect("fall two to four points behind MD", holds["silent"])
 
 # %% [markdown]
 # ## How much is saved, and how much is there to win?
 #
-# A tenth to a fifth of the bytes on two or three tasks, and nothing on the others. The picture shows what a practitioner chooses between: two designs that ask each client one question
+# A tenth to a fifth of the bytes on two of the six planned tasks, and nothing that ten seeds can see on the other four. On MNIST, which was added, strata of least variance need
+# {glue:text}`ch10_second_mnist_ratio` times MD's bytes. The picture shows what a practitioner chooses between: two designs that ask each client one question
 # before the first round, and two that ask for nothing.
 #
 # ```{glue:figure} ch10_summary
@@ -92,7 +95,8 @@ expect("seeds, or twenty for newsgroups, decide", holds["recorded"])
 # :alt: One row a task, from CIFAR-10 features to MNIST, and in each row dots with intervals for least variance by sketch and by label counts, clustered by similarity and FedAvg: the megabytes until the averaged model holds the accuracy that averaged MD ends with, relative to MD's own. Least variance lies at four fifths where most clients hold one class, at nine tenths on newsgroups, and near one elsewhere. FedAvg lies at 1.3 where most clients hold one class.
 #
 # Megabytes until the averaged model holds the accuracy with which averaged MD ends, relative to MD's own: means of ten seeds, or twenty for newsgroups and MNIST, with 95 % intervals. Left of 1 a
-# design saves bytes. Hollow: a lower bound, since with some seeds that accuracy is never held. *Points to win*: how far all clients together are above MD after equal rounds.
+# design saves bytes. Hollow: a lower bound, since with some seeds that accuracy is never held. *Points to win*: how far all clients together are above MD after equal rounds. CIFAR stands for features of a pretrained
+# network, 0.1 and 0.01 for the concentration of the Dirichlet law that deals the classes, and 1,000 for that many clients at 0.1.
 # ```
 #
 # ```{provenance} Figure
@@ -154,6 +158,16 @@ table(saved_bytes.tabulate_costs(planned))
 # concentration 0.1, a thousand clients, and Shakespeare. On Shakespeare the strata are behind at a quarter of the budget, by {glue:text}`ch10_second_shakespeare_early` points.
 #
 # Early in a run the strata lead on four of seven tasks, at a quarter of the budget by {glue:text}`ch10_second_mnist_early` points on MNIST and {glue:text}`ch10_second_cifar10_features_0_01_early` where most clients hold one class. So if you stop early, they are worth more.
+#
+# ## What if clients do not answer?
+#
+# We let 30 % of the drawn clients be silent, each by itself, and divided the weights of the others by 0.7. Every method was tuned for that. On newsgroups the strata from sketches keep their lead:
+# {glue:text}`ch10_second_silent_ratio` times MD's bytes, and {glue:text}`ch10_second_silent_points` points. Strata from label counts, and clustered sampling by similarity, fall two to four points behind MD, by
+# {glue:text}`ch10_second_silent_labels` and {glue:text}`ch10_second_silent_similarity`. We cannot say why the two kinds of strata differ so much here. Other tasks with silent clients are planned, and the list below has what is recorded.
+#
+# ```{provenance} These numbers
+# :recorded: comparison
+# ```
 #
 # ## How is a ratio computed?
 #
@@ -222,7 +236,9 @@ display(
 # - **Runs that diverge before they are evaluated** were not counted at first, so that a rate which diverges did not end a grid. They count as a guess since, as the protocol says. No choice changed.
 # - **Machines.** Most runs of CIFAR-10 with 0.01, of CIFAR-100, of a thousand clients, of Shakespeare and of MNIST were made on another machine than the rest, those of all clients and of MNIST on a GPU (the records name the
 #   machine of each run). Three recorded runs were made again there. They draw the same cohorts, and differ by at most one test example of ten thousand in any evaluation.
-# - **Added settings.** MNIST was added after runs of the six planned settings had been seen, and before its own. It is corrected for by itself.
+# - **Added settings.** MNIST, and settings in which clients are silent, were added after runs of the six planned settings had been seen, and before runs of their own. Images and silence are corrected for by themselves.
+#   Fashion-MNIST and five settings with silent clients are planned and not complete; CIFAR-10 with the convolutional network and rivals with closed-form heads are not begun.
+# - **Missing arms.** With a thousand clients clustered sampling by similarity is not recorded, and on Shakespeare two arms are not: to compare the updates of hundreds of clients in each round takes long.
 #
 # The comparison that came before, of last models and small networks, stands in {doc}`10c_first_comparison`, with what was wrong in it.
 #

@@ -44,7 +44,7 @@
 # {glue:text}`ch10_colour_low:.0f` to {glue:text}`ch10_colour_high:.0f` % of twenty classes right.
 #
 # In most settings five of the ten planned seeds are run so far. And among so many comparisons some gains come by chance: corrected for that (Holm),
-# {glue:text}`ch10_better_strict:d` of {glue:text}`ch10_better:d` gains are left. Neither of the two leads at 240 MB is among them. ([The rule](#which-one-then).)
+# {glue:text}`ch10_better_strict:d` of {glue:text}`ch10_better:d` gains are left. Neither of the two leads at 240 MB is among them. ([The rule](#last-models).)
 #
 # ```{provenance} The answer
 # :recorded: which-design, averaging
@@ -647,7 +647,7 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 # The limits of this are plain. Cells of one setting share the runs of MD and the partitions, so they are not independent. The error is of one round from a model that MD trained at rate
 # 0.01, and biased designs have an error, too, that rounds do not average away. A rank says nothing about size: half the error is not half of anything in points.
 #
-# (which-one-then)=
+# (last-models)=
 # ## Which one, then, for last models?
 #
 # - **Clients are few and unlike:** tune the rate and take strata of least variance. On <a href="#cell-mnist-least-variance">MNIST</a> and

@@ -33,6 +33,16 @@ SUMMARY = {
     "clustered-similarity": plots.Style(plots.ORANGE, "", "^"),
     "fedavg": plots.Style(plots.GREY, "", "v"),
 }
+SHORT_TITLES = {
+    "cifar10-features": "CIFAR-10, 0.1",
+    "cifar100-coarse-features": "CIFAR-100, 0.1",
+    "cifar10-features-0.01": "CIFAR-10, 0.01",
+    "cifar10-features-1000": "CIFAR-10, 1,000",
+    "newsgroups": "newsgroups",
+    "shakespeare": "Shakespeare",
+    "mnist": "MNIST, 0.01",
+    "fashion-mnist": "Fashion-MNIST, 0.01",
+}
 LABELS = {
     "md": "MD sampling",
     "fedavg": "FedAvg",
@@ -109,8 +119,9 @@ def draw_summary(table: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
     gains = gains[gains["outcome"] == "ratio"].set_index(["arm", "setting"])
     most = comparison.headroom(averaged, "md").groupby("setting")["headroom"].first()
     names = {
-        name: f"{settings[name].title}\n{most[name]:.1f} points to win"
-        for name in averaged["setting"].unique()
+        name: f"{SHORT_TITLES[name]}\n{most[name]:.1f} points to win"
+        for name in settings
+        if name in set(averaged["setting"])
     }
     series, styles = {}, {}
     for arm, style in SUMMARY.items():
@@ -129,7 +140,7 @@ def draw_summary(table: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
         styles,
         reference=1,
         spread=0.66,
-        height=0.62 * len(names),
+        height=0.55 * len(names),
         xlabel="megabytes to MD's accuracy (MD = 1)",
     )
     plots.legend(figure, {LABELS[arm]: style for arm, style in SUMMARY.items()}, columns=1)
@@ -239,6 +250,7 @@ FEATURES, UNLIKE, TWENTY = "cifar10-features", "cifar10-features-0.01", "cifar10
 THOUSAND, BY_AUTHOR, BY_ROLE = "cifar10-features-1000", "newsgroups", "shakespeare"
 NATURAL = (BY_AUTHOR, BY_ROLE)  # the settings of the reader's endpoint
 SAVES, SAME = (UNLIKE, BY_AUTHOR), (FEATURES, TWENTY, THOUSAND, BY_ROLE)
+SILENT = "newsgroups-silent-0.3"
 ENDPOINT = 0.8  # of the best rival's megabytes
 AS_WRITTEN = ("fedsts", "fedstas")
 DEAR = (*AS_WRITTEN, "fedstas-unbiased", "scaffold", "power-of-choice")
@@ -274,6 +286,8 @@ def compare_with_best_rival(table: pd.DataFrame, setting: str) -> tuple[str, pd.
         The rival, the arm with the smallest geometric mean of ratios to MD, and the row of `comparison.compare`.
     """
     part = table[(table["setting"] == setting) & (table["model"] == "average")]
+    seeds = part.groupby("arm")["seed"].transform("nunique")
+    part = part[seeds == seeds.max()]  # others are still being run
     is_held = part.groupby("arm")["reached"].all()
     asks_nothing = [arm for arm in is_held[is_held].index if arm in LABELS and arm not in ASKED]
     ratios = part.assign(ratio=np.log(part["ratio"])).groupby("arm")["ratio"].mean()
@@ -344,7 +358,16 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
     most = most[(most["model"] == "average") & (most["arm"] == RECOMMENDED)]
     by_setting = most.set_index("setting")
     average = compute_average_gains(table[table["family"] == "planned"])
-    return numbers | {
+    silent = {
+        f"second_silent_{name}": _format(_row(gains, SILENT, "average", outcome, arm), form)
+        for name, arm, outcome, form in (
+            ("ratio", RECOMMENDED, "ratio", ".2f"),
+            ("points", RECOMMENDED, "large", "+.1f"),
+            ("labels", "least-variance, labels", "large", "+.1f"),
+            ("similarity", NO_NEED_TO_ASK, "large", "+.1f"),
+        )
+    }
+    return (numbers | silent) | {
         "second_author_p": float(_row(gains, BY_AUTHOR, "average", "ratio")["holm"]),
         "second_unlike_p": float(_row(gains, UNLIKE, "average", "ratio")["holm"]),
         "second_author_share": 100 * by_setting.loc[BY_AUTHOR, "share"],
@@ -379,6 +402,10 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, bool]:
     average = compute_average_gains(table[table["family"] == "planned"])
     _, author_rival = compare_with_best_rival(table, BY_AUTHOR)
     _, role_rival = compare_with_best_rival(table, BY_ROLE)
+    silent = {
+        arm: _row(gains, SILENT, "average", "large", arm)
+        for arm in (RECOMMENDED, "least-variance, labels", NO_NEED_TO_ASK)
+    }
     planned = table[(table["family"] == "planned") & (table["model"] == "average")]
     seeds = {key: int(part["seed"].nunique()) for key, part in planned.groupby("setting")}
     everybody = get("average", "ratio", comparison.ALL_CLIENTS)
@@ -400,5 +427,13 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, bool]:
         "dear": all(row["low"] > 1 for rows in dear.values() for row in rows.values()),
         "average": bool((average.drop(BY_AUTHOR) > 0).all() and abs(average[BY_AUTHOR]) < 0.3),
         "everybody": all(row["low"] > 3 for row in everybody.values()),
+        "silent": bool(
+            silent[RECOMMENDED]["low"] > 0
+            and all(
+                -4 < silent[arm]["mean"] < silent[arm]["high"] < -2
+                for arm in silent
+                if arm != RECOMMENDED
+            )
+        ),
         "recorded": seeds == {s: 20 if s == BY_AUTHOR else 10 for s in (*SAVES, *SAME)},
     }
