@@ -476,10 +476,11 @@ section.title h2 { font-size: 2.8rem; margin-top: 12vh; }
 img { display: block; width: 100%; max-height: 64vh; object-fit: contain; }
 .caption { color: var(--soft); font-size: 1.1rem; }
 @media (min-width: 701px) {
-  section.figure > div { display: flex; gap: 2rem; align-items: center; }
-  section.figure img { flex: none; width: auto; height: 82vh; max-height: none; max-width: 64vw; }
+  section.figure { height: 100vh; } /* the image has the height that title, caption and notes leave */
+  section.figure > div { display: flex; gap: 2rem; align-items: center; flex: 1; min-height: 0; }
+  section.figure img { flex: none; width: auto; height: 100%; max-height: none; max-width: 64vw; }
   section.round > div { flex-direction: column; align-items: stretch; gap: 1rem; }
-  section.round img { width: 100%; height: 66vh; max-width: none; }
+  section.round img { flex: 1; min-height: 0; width: 100%; height: auto; max-width: none; }
 }
 .box > div { border-left: 0.4rem solid var(--voice, var(--soft)); padding: 0.2rem 1.2rem; }
 .as-written { --voice: var(--as-written); } .as-coded { --voice: var(--as-coded); }
