@@ -250,10 +250,14 @@ def test_what_lies_in_the_data_folder_changes_no_row(claims, tmp_path, monkeypat
     for name in (*tasks.names(), "femnist", "mind", "amazon-toys", "amazon-beauty"):
         (tmp_path / f"{name}.npz").touch()
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
-    before = no_data(claims).reset_index(drop=True)
+    before = no_data(claims)
     again = ledger.as_frame(ledger.decide_all(map(ledger.find_claim, before["id"])))
     assert len(before) > 30
-    pd.testing.assert_frame_equal(again, before)
+    columns = ["id", "ours", "low", "high", "verdict", "substitute", "note"]
+    assert (
+        again[columns].map(ledger.format_value).to_numpy().tolist()
+        == before[columns].map(ledger.format_value).to_numpy().tolist()
+    )
 
 
 def test_rows_of_one_fact_have_one_verdict_and_about_fifteen_facts_are_core(claims):
