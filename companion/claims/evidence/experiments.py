@@ -27,9 +27,7 @@ from fedstas.sim import tasks
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
 MIN_PAIRS = 2  # seeds: with one there is no interval
-NETWORK = (
-    "The paper names no network for CIFAR-100, and 99 as well as 199 rounds; with the network that we tried:"
-)
+NETWORK = "The paper names no network for CIFAR-100, and 99 as well as 199 rounds; with the network that we tried:"
 METRICS = ("client_accuracy", "test_accuracy")
 # The method as the paper writes it, and as the released code has it: what is added to a method's name.
 IMPLEMENTATIONS = {"as written": "", "as coded": "-authors-dec"}
@@ -509,7 +507,9 @@ def decide_everywhere(
         listed = list(table["verdict"])
         note = f"Is {better} above ({unit})? Of {len(listed)} comparisons: {count_each(listed)}.{missing_note}"
         if any(setting.task == "cifar100" for setting in settings):
-            note += " For CIFAR-100 no network is named: its rows are with the network that we tried."
+            note += (
+                " For CIFAR-100 no network is named: its rows are with the network that we tried."
+            )
         verdict, ours = combine_verdicts(listed), f"{listed.count('agrees')} of {len(listed)}"
         substitute = combine_verdicts(verdicts) if verdict == "no-data" and not missing_note else ""
         return Evidence(verdict, ours, note=note, table=table, substitute=substitute)
