@@ -24,7 +24,7 @@ PROFILE = os.environ.get("FEDSTAS_PROFILE", parameters.PROFILES[0])
 PROGRESS = Path(".cache/progress")  # a file for each running chapter: cells done/cells
 SITE = Path("_build/html")
 LOCK = "requirements.lock"
-START_FIGURES = [f"book/chapters/start-{half}.svg" for half in (1, 2)]
+START_FIGURES = ["book/chapters/start.svg"]
 LEDGER = "book/chapters/ledger.json"
 PROVENANCE = "book/chapters/recorded.json"
 LEADERBOARD = "book/chapters/leaderboard.md"
@@ -166,6 +166,7 @@ def task_front():
         "file_dep": [
             LOCK,
             "book/protocol.yml",
+            "book/comparison.yml",
             *code("companion/pages/landing_page.py"),
             *results(),
         ],

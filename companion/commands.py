@@ -307,7 +307,7 @@ def teach(
     if to is not None:
         from companion.teach import pack as packing
 
-        typer.echo(packing.make(to))
+        typer.echo(packing.make(to, typer.echo))
         return
     typer.echo(relative(teaching.make(name, "instructor" if instructor else "student", output)))
 

@@ -792,7 +792,7 @@ display(
 # :recorded: preprint
 # ```
 #
-# All this is at the preprint's rate; at tuned ones, and at equal megabytes, see [chapter 10](10_which_design.ipynb).
+# All this is at the preprint's rate; at tuned ones, and at equal megabytes, see [the first comparison](10c_first_comparison.ipynb).
 #
 # ## What does it depend on?
 #

@@ -619,7 +619,8 @@ table(ch07.tabulate_live_runs(final_accuracies))
 # ```
 #
 # There FedSampling learns, but does not lead: on a corpus of ours FedAdagrad ends above it. The slides train on news and on reviews. Neither MIND nor the Amazon reviews can be
-# had here, and FEMNIST only as EMNIST without its writers (the task `emnist`, which torchvision downloads on your machine). So we wrote `topics`:
+# had here. FEMNIST is, in their code, EMNIST *by class* without its writers. Our task `emnist`, which torchvision downloads on your machine, is
+# its *balanced* split. So we wrote `topics`:
 # 6,000 documents to train on and 2,000 to test, of 4 to 16 words about one of ten topics. Three words in five come from the 1,000 that all
 # topics share, a few often and most seldom (Zipf's law). The others are among the hundred of the topic's own. What it shares with the slides' data is what their argument
 # needs: users with little or much to say, each with favourite topics. What it lacks is grammar: the order of words says nothing.

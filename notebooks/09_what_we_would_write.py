@@ -1935,7 +1935,7 @@ expect("no gain is sure where clients are many or alike", holds["alike"] and hol
 expect("clustered sampling is ahead of MD, and least variance not surely", holds["colour"])
 
 # %% [markdown]
-# Now a tuned rate for each, at equal megabytes, as in [](10_which_design.ipynb), with {glue:text}`ch9_tuned_seeds` seeds.
+# Now a tuned rate for each, at equal megabytes, as in [](10c_first_comparison.ipynb), with {glue:text}`ch9_tuned_seeds` seeds.
 #
 # - **Few, unlike clients** (100, disjoint at 0.01, ten a round): least variance is ahead of MD at 240 MB, by {glue:text}`ch9_tuned_mnist` points on MNIST and
 #   {glue:text}`ch9_tuned_fashion` on Fashion-MNIST. It is so at 950 MB only on Fashion-MNIST, by {glue:text}`ch9_tuned_fashion_late`. With equal sizes the
@@ -2040,7 +2040,7 @@ glue_values(
 # - **Cost.** All $N$ clients go through all their data once, and who is offline then has no stratum. For 64 signed sums they send 256 bytes each. Where
 #   squeezed gradients are asked for, as here, the server holds a byte for each client and parameter while it cuts: {glue:text}`ch9_stored:.1f` MB for 100 of our perceptrons.
 # - **Privacy.** Gradients, or signed sums of them, go to the server in clear, and what they tell about a size is not protected. Noise that hides a client costs two fifths of the gain or more
-#   ([](10_which_design.ipynb)).
+#   ([](10c_first_comparison.ipynb)).
 # - **Theory.** {prf:ref}`wwi-thm-convergence` needs strong convexity and one local step; networks have neither. {prf:ref}`wwi-thm-nonconvex` needs neither, and bounds a gradient, not an
 #   accuracy.
 # - **Evidence.** Recorded here are perceptrons of 50 hidden units on MNIST and Fashion-MNIST, at one learning rate. On CIFAR-100

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion import ROOT
-from companion.pages import asking, saved_bytes
-from companion.runs import averaging, averaging_results, comparison, feature_errors
+from companion.pages import asking
+from companion.runs import averaging, averaging_results, feature_errors
 from fedstas.errors import InputError
 
 SUMMARY = feature_errors.summarise(feature_errors.load())
@@ -165,21 +164,3 @@ def test_features_that_updates_renew_are_recorded_after_more_and_more_rounds(tmp
     assert len(summary) == 2 * len(labels)
     mean = summary.loc[("digits", renewed, 2), "mean"]
     assert mean == pytest.approx(after[renewed].mean())
-
-
-def test_what_the_readme_says_of_averaged_models_is_recorded():
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    accuracies = averaging_results.accuracies()
-    sketch = averaging_results.differences(accuracies)
-    sketch = sketch[(sketch["model"] == "average") & (sketch["arm"] == asking.SKETCH_ARM)]
-    points = sketch.set_index(["setting", "budget"])["mean"]
-    assert "on MNIST two points early" in readme and round(points["mnist", 75]) == 2
-    assert "a loss of less than half a point late" in readme and -0.5 < points["mnist", 300] < 0
-    assert "on Fashion-MNIST about two points late, which five seeds leave open" in readme
-    assert (
-        round(points["fashion-mnist", 300]) == 2 and asking.check_averaging(accuracies)["fashion"]
-    )
-    outcomes = saved_bytes.load(comparison.read(), comparison.load_runs())
-    holds = saved_bytes.check(outcomes, comparison.compare(outcomes, "md"))
-    assert "a pretrained network we saw no difference at the end" in readme and holds["averaged"]
-    assert "at most about a tenth of the bytes is saved" in readme and holds["author"]

@@ -1,6 +1,7 @@
 """The average of the server's models, and evaluations in chosen rounds."""
 
 import json
+import math
 from copy import deepcopy
 
 import numpy as np
@@ -222,6 +223,16 @@ def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     assert [sweeps.perform(one, "trial", folder, "cpu") for one in SWEEP] == ["done"] * 3
     return folder
+
+
+def test_a_run_whose_worst_decile_is_not_a_number_is_packed(tmp_path, monkeypatch):
+    """It is none where a client has a class that the test set lacks."""
+    monkeypatch.setattr(sweeps, "worst_decile", lambda *model: math.nan)
+    assert sweeps.perform(SWEEP[0], "trial", tmp_path, "cpu") == "done"
+    single = records.load(tmp_path)
+    records.pack(tmp_path / "trial")
+    assert not [*(tmp_path / "trial").glob("*.json")]
+    pd.testing.assert_frame_equal(records.load(tmp_path), single, check_exact=True)
 
 
 def test_recorded_averages_are_read_packed_and_made_again(recorded, tmp_path):

@@ -92,10 +92,9 @@ def test_figure_1_uses_the_sweep_of_200_rounds_as_soon_as_five_seeds_are_recorde
     assert clustered.first_recorded(*names) == "one-digit"
 
 
-def test_the_commands_that_claims_without_data_recommend_exist(tmp_path, monkeypatch):
+def test_the_commands_that_claims_without_data_recommend_exist(monkeypatch):
     """With no recorded runs, each sweep that a note names has runs in the profile that it names."""
     monkeypatch.setattr(evidence, "load_sweep", lambda sweep: None)
-    monkeypatch.setattr(evidence.tasks, "data_folder", lambda: tmp_path)
     commands_of_claims = {}
     for claim in ledger.all_claims():
         if "/experiments" in claim.source and claim.id != "clustered-fig-5":

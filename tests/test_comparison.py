@@ -93,7 +93,7 @@ def test_the_megabytes_to_hold_an_accuracy_in_closed_form(late):
     assert holds
     assert value == pytest.approx(45 + 100 * late, abs=0.1)
     run["ended"] = True
-    assert comparison.megabytes_to_hold(run, 0.5, 100, 10, "accuracy") == (90.0, False)
+    assert comparison.megabytes_to_hold(run, 0.5, 100, 10, "accuracy") == (100.0, False)
 
 
 def test_a_goal_that_is_touched_once_is_not_held():
@@ -153,6 +153,50 @@ def test_nothing_is_made_twice_and_what_is_missing_is_listed(recorded):
         assert not len(other[other["arm"] != comparison.ALL_CLIENTS]), change
     assert "nothing is recorded" in comparison.format_report(setting, [])
     assert "least-variance" in comparison.format_report(setting, runs)
+
+
+def diverge(run):
+    """Return the run as if it had diverged before it was evaluated."""
+    empty = {name: values[:0] for name, values in run.columns().items()}
+    metadata = run.metadata | {"diverged": "the model is not finite after round 1"}
+    return replace(run, metadata=metadata, columns=lambda: empty)
+
+
+def test_a_run_that_diverges_before_it_is_evaluated_guesses_and_ends_the_grid(recorded):
+    setting, runs, _ = recorded
+    smallest = min(setting.rates)
+    broken = [
+        diverge(run) if run.identity["method"]["local"]["lr"] == smallest else run for run in runs
+    ]
+    table = comparison.tabulate_tuning(
+        setting, comparison.load_curves(setting, broken, tuning=True)
+    )
+    assert (table.xs(smallest, axis=1, level="lr") == 1 / setting.classes).all(axis=None)
+
+
+def test_a_run_of_evaluation_that_diverges_would_have_sent_the_budget_at_least(recorded):
+    setting, runs, _ = recorded
+    last = setting.evaluation_seeds[-1]
+    is_broken = [
+        run.identity["seed"] == last and run.identity["method"]["name"] == "fedstas-least-variance"
+        for run in runs
+    ]
+    broken = [diverge(run) if is_it else run for run, is_it in zip(runs, is_broken, strict=True)]
+    table = comparison.outcomes(setting, broken)
+    row = table[(table["seed"] == last) & (table["arm"] == "least-variance")]
+    assert len(row) and not row["reached"].any() and (row["ratio"] >= 1).all()
+    assert (row["large"] == 100 / setting.classes).all()
+
+
+def test_holm_corrects_each_family_alone(recorded):
+    setting, runs, _ = recorded
+    table = comparison.outcomes(setting, runs)
+    other = table.assign(setting="other", family="added")
+    alone, both = (comparison.compare(t, "md") for t in (table, pd.concat([table, other])))
+    kept = both[both["family"] == "planned"]["holm"]
+    np.testing.assert_array_equal(kept.to_numpy(), alone["holm"].to_numpy())
+    same = comparison.compare(pd.concat([table, other.assign(family="planned")]), "md")
+    assert same["holm"].max() > alone["holm"].max() or alone["holm"].max() == 1
 
 
 @pytest.mark.parametrize(

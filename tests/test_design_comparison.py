@@ -112,7 +112,7 @@ def test_every_link_leads_to_a_row_of_the_table():
         for a in setting.arms
     ]
     assert len(set(every)) == len(every)
-    text = (parameters.ROOT / "notebooks/10_which_design.py").read_text(encoding="utf-8")
+    text = (parameters.ROOT / "notebooks/10c_first_comparison.py").read_text(encoding="utf-8")
     links = re.findall(r'href="#([^"]+)"', text)
     assert len(links) >= 4 and set(links) <= set(every)
     assert (

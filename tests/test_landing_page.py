@@ -2,10 +2,9 @@
 
 import matplotlib
 import pytest
-from test_design_comparison import make_results
 
-from companion.pages import design_comparison, landing_page, measure, parameters
-from companion.runs import protocol
+from companion.pages import design_comparison, landing_page, measure, parameters, saved_bytes
+from companion.runs import comparison, protocol
 from fedstas.errors import InputError
 
 matplotlib.use("Agg")
@@ -20,9 +19,15 @@ def recorded_settings():
 
 
 @pytest.fixture(scope="module")
-def sentences(recorded_settings):
+def outcomes():
+    """Return the recorded outcomes of the second comparison."""
+    return saved_bytes.load(comparison.read(), comparison.load_runs())
+
+
+@pytest.fixture(scope="module")
+def sentences(recorded_settings, outcomes):
     """Return the sentences of the front pages."""
-    return landing_page.check_sentences(recorded_settings, "results")
+    return landing_page.check_sentences(recorded_settings, outcomes, "results")
 
 
 def test_checked_phrases_hold_and_stand_on_the_front_pages(sentences):
@@ -35,16 +40,11 @@ def test_checked_phrases_hold_and_stand_on_the_front_pages(sentences):
         assert any(sentence in text for text in texts), sentence
 
 
-def test_the_build_stops_if_md_leads_in_every_setting(recorded_settings, tmp_path, monkeypatch):
-    mnist = recorded_settings["mnist"]
-    gains = mnist.gains.assign(gain=-3.0, low=-4.0, high=-2.0)
-    other = design_comparison.SettingResults(
-        mnist.setting, mnist.outcomes, gains, mnist.tried, mnist.rows
-    )
-    monkeypatch.setattr(
-        design_comparison, "load_results", lambda known: recorded_settings | {"mnist": other}
-    )
-    with pytest.raises(InputError, match=r"say what is not so: .*while bytes are short"):
+def test_the_build_stops_if_nothing_is_saved(recorded_settings, outcomes, tmp_path, monkeypatch):
+    equal = outcomes.assign(ratio=outcomes["ratio"].where(outcomes["setting"] != "newsgroups", 1.0))
+    monkeypatch.setattr(design_comparison, "load_results", lambda known: recorded_settings)
+    monkeypatch.setattr(saved_bytes, "load", lambda *known: equal)
+    with pytest.raises(InputError, match=r"say what is not so: a tenth to a fifth of the bytes"):
         landing_page.main(tmp_path)
     assert not any(tmp_path.iterdir())
 
@@ -61,15 +61,14 @@ def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
     )
 
 
-def test_the_figure_has_a_row_for_a_design_and_says_both_budgets():
-    arms = ("divfl", "clustered-size", "fedstas-unbiased")
-    figure = landing_page.draw_figure(
-        [make_results(SETTINGS[name], arms) for name in ("mnist", "fashion-mnist")]
-    )
-    assert len(figure.axes) == 2
-    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["corrected"]
-    titles = [ax.get_title(loc="right") for ax in figure.axes]
-    assert titles == [landing_page.TITLES[name] for name in ("mnist", "fashion-mnist")]
-    dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    assert sorted(float(line.get_xdata()[0]) for line in dots) == pytest.approx([5.0, 9.0])
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["at 240 MB", "at 950 MB"]
+def test_the_figure_has_a_row_for_each_recorded_task_and_a_dot_for_each_design(outcomes):
+    figure = landing_page.draw_figure(outcomes)
+    (ax,) = figure.axes
+    shown = outcomes[outcomes["family"] != "silence"]
+    assert len(ax.get_yticklabels()) == shown["setting"].nunique()
+    assert all("points to win" in label.get_text() for label in ax.get_yticklabels())
+    drawn = shown[shown["arm"].isin(saved_bytes.SUMMARY)][["setting", "arm"]].drop_duplicates()
+    dots = [line for line in ax.lines if line.get_marker() in ("o", "s", "^", "v")]
+    assert len(dots) == len(drawn)
+    names = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert names == [saved_bytes.LABELS[arm] for arm in saved_bytes.SUMMARY]

@@ -20,6 +20,7 @@ from companion.claims.evidence import experiments_figures as figures
 from companion.claims.evidence import experiments_sentences as sentences
 from companion.claims.registry import VERDICTS, Claim, Evidence, judge_theory
 from fedstas.errors import InputError
+from fedstas.sim import tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 FIELDS = {
@@ -54,8 +55,14 @@ def register(monkeypatch):
 
 @pytest.fixture(scope="session")
 def claims():
-    """Return all claims with their verdicts."""
-    return ledger.claims()
+    """Return all claims with their verdicts, decided without a data folder: to ask for it is an error."""
+
+    def data_folder(root=None):
+        raise AssertionError("a verdict depends on files of this machine")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "data_folder", data_folder)
+        return ledger.claims()
 
 
 def test_claims_are_listed_by_paper_then_by_their_order_then_as_declared(register):
@@ -83,6 +90,7 @@ def test_claims_are_listed_by_paper_then_by_their_order_then_as_declared(registe
         ({"tolerance": True}, ("the tolerance is True",)),
         ({"core": "yes"}, ("`core` is True or False",)),
         ({"fact": 3}, ("`fact` is a text",)),
+        ({"slip": "yes"}, ("`slip` is 'yes'",)),
     ],
 )
 def test_a_wrong_field_is_refused_with_the_claim_the_file_and_the_line(register, change, words):
@@ -217,8 +225,13 @@ def test_every_numbered_statement_of_the_journal_has_a_claim(claims):
         assert place in journal, place
 
 
-def test_only_claims_whose_data_cannot_be_downloaded_have_no_data(claims):
-    without = claims[claims["verdict"] == "no-data"]
+def no_data(claims: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows whose verdict is `no-data`."""
+    return claims[claims["verdict"] == "no-data"]
+
+
+def test_only_claims_without_runs_on_their_data_have_no_data(claims):
+    without = no_data(claims)
     assert without["note"].str.contains("cifar10|CIFAR-100|femnist|mind|amazon").all()
     unknown = without[without["paper"] == "preprint"]  # no network is named for it
     assert set(unknown["id"]) == {
@@ -227,6 +240,24 @@ def test_only_claims_whose_data_cannot_be_downloaded_have_no_data(claims):
     assert set(without["substitute"].dropna()) <= {"agrees", "differs", "undecided"}
     assert unknown["substitute"].notna().all()
     assert claims.loc[claims["verdict"] != "no-data", "substitute"].isna().all()
+
+
+def test_what_lies_in_the_data_folder_changes_no_row(claims, tmp_path, monkeypatch):
+    """Rows without data are the same where files of every data set lie as where none does (`claims`).
+
+    No other row can depend on them: `claims` is decided where asking for the data folder is an error.
+    """
+    for name in (*tasks.names(), "femnist", "mind", "amazon-toys", "amazon-beauty"):
+        (tmp_path / f"{name}.npz").touch()
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
+    before = no_data(claims)
+    again = ledger.as_frame(ledger.decide_all(map(ledger.find_claim, before["id"])))
+    assert len(before) > 30
+    columns = ["id", "ours", "low", "high", "verdict", "substitute", "note"]
+    assert (
+        again[columns].map(ledger.format_value).to_numpy().tolist()
+        == before[columns].map(ledger.format_value).to_numpy().tolist()
+    )
 
 
 def test_rows_of_one_fact_have_one_verdict_and_about_fifteen_facts_are_core(claims):
@@ -284,6 +315,11 @@ def test_every_claim_has_a_meaning_of_our_value():
         "ours       -0.06 (-0.20 to 0.07)\nthis is    points that FedSTaS is above FedSTS\n" in text
     )
     assert "this is" not in ledger.format_claim(claim, Evidence("no-data", note="none"))
+
+
+def test_a_slip_of_the_pen_is_false_as_printed_and_no_core_claim(claims):
+    slips = claims[claims["id"].isin(c.id for c in ledger.all_claims() if c.slip)]
+    assert set(slips["verdict"]) == {"fails"} and not slips["core"].any() and len(slips) == 3
 
 
 def test_links_name_existing_chapters(claims):

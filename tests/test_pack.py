@@ -29,7 +29,9 @@ def two_chapters(tmp_path_factory):
         m.setattr(
             pack.slides, "executed_page", lambda s: page if s == STEMS[0] else folder / "none"
         )
-        m.setattr(pack.slides, "make", lambda stem, path: path.write_text("<html>"))
+        m.setattr(
+            pack.slides, "make", lambda stem, path: path.write_text("<html>", encoding="utf-8")
+        )
         report = pack.make(folder / "course")
     return folder / "course", report
 
@@ -79,8 +81,10 @@ def test_a_chapter_that_cannot_be_converted_is_one_sentence_and_the_others_are_w
     monkeypatch.setattr(chapters, "names", lambda: ["01_a", "02_b", "03_c"])
     monkeypatch.setattr(teaching, "make", make)
     monkeypatch.setattr(tasks, "data_folder", lambda: tmp_path)
+    lines = []
     with pytest.raises(InputError) as failure:
-        pack.make(tmp_path / "course")
+        pack.make(tmp_path / "course", lines.append)
+    assert lines == ["01_a written", "03_c written"]
     assert str(failure.value) == (
         f"{tmp_path / 'course'} has all but what could not be converted: 02_b (invalid syntax (02_b.py, line 7))"
     )

@@ -5,7 +5,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from companion.pages import chapters, live_text, parameters, random_parameters
 
-STEMS = [stem for stem in parameters.names() if stem != "10_which_design"]
+STEMS = [stem for stem in parameters.names() if stem not in random_parameters.RECORDED_ALONE]
 
 
 def test_sets_are_drawn_again_from_their_seed_and_every_chapter_accepts_its_own():

@@ -179,9 +179,12 @@ def test_keys_turn_the_slides_and_formulas_are_typeset_without_a_network(tmp_pat
     page = slides.make("04b", tmp_path / "s.html")
     drive = """<script>window.addEventListener("load", () => MathJax.startup.promise.then(() => {
       const now = () => [...document.querySelectorAll("section")].findIndex((s) => s.classList.contains("now"));
-      const press = (key) => dispatchEvent(new KeyboardEvent("keydown", {key})), visited = [now()];
+      const press = (key) => dispatchEvent(new KeyboardEvent("keydown", {key})), visited = [now()], tall = [];
       for (const key of ["ArrowRight", "PageDown", "ArrowLeft", "End", "Home"]) { press(key); visited.push(now()); }
-      press("n");
+      all.forEach((slide, place) => { go(place);
+        if (slide.matches(".figure") && document.documentElement.scrollHeight > innerHeight) tall.push(place + 1); });
+      press("Home"); press("n");
+      document.body.dataset.tall = innerWidth + " " + tall.join(" ");
       document.body.dataset.visited = visited.join(" ") + " " + document.body.className;
     }));</script>"""
     page.write_text(
@@ -191,13 +194,17 @@ def test_keys_turn_the_slides_and_formulas_are_typeset_without_a_network(tmp_pat
     options = (
         "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
     )
-    options += "--disable-component-update --disable-sync --virtual-time-budget=20000 --dump-dom"
+    options += "--disable-component-update --disable-sync --virtual-time-budget=20000 --dump-dom "
+    options += (
+        "--hide-scrollbars --window-size=1280,720"  # some of whose height the window's frame takes
+    )
     command = [CHROMIUM, *options.split(), "--host-resolver-rules=MAP * ~NOTFOUND"]
     command += [f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()]
     browser = subprocess.run(command, capture_output=True, text=True, timeout=600)
     last = len(slides.slides("04b")) - 1
     assert re.search(r'data-visited="([^"]*)"', browser.stdout)[1] == f"0 1 2 1 {last} 0 notes"
     assert browser.stdout.count("<mjx-container") > 20
+    assert 'data-tall="1280 "' in browser.stdout  # every figure fits the screen
 
 
 def test_a_file_name_that_is_no_page_is_refused(tmp_path):

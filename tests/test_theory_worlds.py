@@ -22,6 +22,7 @@ from companion.claims.evidence import clusters_bounds as bounds
 from companion.claims.evidence import privacy as reports
 from companion.claims.evidence import sizes as estimates
 from companion.claims.evidence import slides_sampling as slides
+from companion.claims.evidence import text_sentences as sentences
 from companion.claims.evidence import variance
 from companion.claims.registry import Evidence
 from fedstas import theory
@@ -42,6 +43,7 @@ MODULES = (
     "clusters_algorithms",
     "clusters_sentences",
     "slides_sampling",
+    "text_sentences",
 )
 PRINTED = {}  # no argument: the defaults are those of the paper
 HALF = Q(1, 2)
@@ -276,6 +278,20 @@ WORLDS = {
         {"participants": 2, "pairs": {"uniform": slides.by_size}},
     ),
     "slides_sampling.fixed_ratio": ({"secure": False}, {"shards": ((0, 1), (2, 3))}),
+    "text_sentences.fedprox_bias": ({"curvatures": (2, 2)}, {"prox": (100, 1)}),
+    "text_sentences.equal_steps": ({"curvatures": (2, 2)}, {"steps": (5, 20)}),
+    "text_sentences.jointly": ({"within": (1, 1)}, PRINTED),
+    "text_sentences.local_bias": (
+        {"weights": {"1/N": sentences.alike}},
+        {"shards": ((1,), (1, 1, 1))},
+    ),
+    "text_sentences.only_two": ({"designs": {"nosy": nosy("size")}}, PRINTED),
+    "text_sentences.compatible": ({"algorithms": ("size",)}, {"algorithms": ("similarity",)}),
+    "text_sentences.ward_cost": (PRINTED, {"cluster": lambda d: ([0.0] * (len(d) - 1), 0)}),
+    "text_sentences.while_waiting": (
+        {"news": ((1, 0), (0, 1))},
+        {"scheme": lambda n, groups, m: [[0] * len(n)] * m},
+    ),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import companion
 import fedstas
+from companion.claims import ledger
 from companion.runs import experiments
 
 ROOT = Path(__file__).parents[1]
@@ -136,13 +137,35 @@ def test_every_numbered_item_of_the_four_papers_has_one_row():
 
 
 def test_each_row_of_the_slides_has_a_known_state_and_names_declared_sweeps():
-    """The column *State*: done, declared as a sweep that exists, or done with a substitute and the reason."""
+    """The column *State*: done, or a substitute and the reason; every sweep that it names is recorded."""
     states = {cells[0]: cells[2] for paper, cells in read_rows() if paper == SLIDES}
-    assert all(re.search("done|declared|substitute|as Amazon-Toys", s) for s in states.values())
+    assert all(s.startswith(("done", "substitute", "as Amazon-Toys")) for s in states.values())
+    for item, state in states.items():
+        named = [name for name in re.findall("`([^`]+)`", state) if name in experiments.names()]
+        assert {recorded_state(name) for name in named} <= {"recorded"}, item
     sweeps = {n for s in states.values() for n in re.findall(r"`(fedsampling-[\w-]+)`", s)}
     assert sweeps and sweeps <= set(experiments.names())
     for data_set in ("MIND", "Amazon-Toys", "FEMNIST"):
         assert re.search("not to be had|where it can be downloaded", states[data_set])
+
+
+def test_a_row_of_the_slides_is_done_only_if_the_ledger_has_its_data():
+    """A figure or table whose claims have no data in the ledger is done with a substitute."""
+    states = {cells[0].lower(): cells[2] for paper, cells in read_rows() if paper == SLIDES}
+    claims = [c for c in ledger.all_claims() if c.paper == "slides" and c.kind != "theory"]
+    without_data = {
+        next(item for item in states if claim.place.lower().startswith(item))
+        for claim in claims
+        if claim.kind in ("figure", "table") and ledger.decide(claim).verdict == "no-data"
+    }
+    assert len(without_data) == 4
+    assert all(states[item].startswith("substitute") for item in without_data)
+
+
+def test_the_page_says_of_cifar10_what_is_recorded():
+    page = (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8")
+    said = "no run of its sweep is recorded" in " ".join(page.split())
+    assert said == (recorded_state("clustered-cifar10") == "declared")
 
 
 def test_the_preprints_numbers_are_mapped_to_the_journals():

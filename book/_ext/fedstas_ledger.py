@@ -56,18 +56,32 @@ class LedgerDirective(SphinxDirective):
         words = [claim["verdict"] for claim in claims]
         return {v: words.count(v) for v in ledger["verdicts"] if v in words}
 
+    def text(self, text: str, *classes: str) -> nodes.paragraph:
+        """Return a paragraph, with its formulas and code parsed."""
+        if not re.search(r"[$`]", text):
+            return nodes.paragraph("", "", nodes.Text(text), classes=list(classes))
+        inner, messages = self.state.inline_text(text, self.lineno)
+        return nodes.paragraph("", "", *inner, *messages, classes=list(classes))
+
 
 class LedgerBar(LedgerDirective):
-    """The verdicts of the core claims and of all rows as bars, with legends and, for those who do not
-    see them, texts."""
+    """The verdicts of all rows as a bar, or with the argument `core` of the core claims, with a legend and, for those
+    who do not see it, a text."""
+
+    optional_arguments = 1
 
     def run(self):
         ledger = self.ledger()
         claims = ledger["claims"]
-        core = [claim for claim in claims if claim["core"]]
+        if self.arguments == ["core"]:
+            core = [claim for claim in claims if claim["core"]]
+            return [
+                nodes.raw(
+                    "", self.bar(ledger, core, f"{len(core)} core claims", "core"), format="html"
+                )
+            ]
         facts = {claim["fact"] or claim["id"] for claim in claims}
-        bars = self.bar(ledger, core, f"{len(core)} core claims", "core")
-        bars += self.bar(ledger, claims, f"All {len(claims)} rows, which state {len(facts)} facts")
+        bars = self.bar(ledger, claims, f"All {len(claims)} rows, which state {len(facts)} facts")
         explanations = "; ".join(
             f"<em>{v}</em>: {ledger['verdicts'][v]}" for v in self.counts(ledger, claims)
         )
@@ -96,8 +110,22 @@ class LedgerBar(LedgerDirective):
         )
 
 
+class LedgerCore(LedgerDirective):
+    """The core claims, a short row for each: what is said, where, and the verdict; it links to the whole row."""
+
+    def run(self):
+        ledger, rows = self.ledger(), []
+        for claim in (claim for claim in ledger["claims"] if claim["core"]):
+            place = f"{ledger['papers'][claim['paper']]}, {claim['place']}"
+            where = nodes.reference("", "", nodes.inline("", place), refid=claim["id"])
+            statement = claim["statement"].partition(" (Read as")[0]
+            said = [self.text(statement), nodes.paragraph("", "", where, classes=["ledger-place"])]
+            rows.append([said, [nodes.paragraph("", "", chip(claim["verdict"]))]])
+        return [table_of(["core claim", "verdict"], rows, "ledger-core")]
+
+
 class Ledger(LedgerDirective):
-    """The claims of one paper with their verdicts; what lies behind a verdict is folded."""
+    """The claims of one paper with their verdicts; what lies behind a verdict is folded, and so are slips of the pen."""
 
     required_arguments = 1
 
@@ -115,23 +143,26 @@ class Ledger(LedgerDirective):
             name: [i for i, fact in of.items() if fact == name] for name in of.values()
         }
         counts = ", ".join(f"{n} {v}" for v, n in self.counts(ledger, claims).items())
-        columns = 5 if any(claim["substitute"] for claim in claims) else 4
-        rows = [self.row(claim)[:columns] for claim in claims]
-        head = ["claim", "printed", "ours", "verdict", "on a substitute"][:columns]
         summary = nodes.paragraph("", f"{len(claims)} claims: {counts}.")
         self.env.note_reread()  # the rows name statements of other pages, with their numbers
-        table = table_of(head, rows, "ledger")
+        slips = [claim for claim in claims if claim["slip"]]
+        content = [summary, self.table([claim for claim in claims if not claim["slip"]])]
+        if slips:
+            title = f"Slips of the pen, a misprinted sign or index: {len(slips)}"
+            raw = f"<details class='ledger-slips'><summary>{title}</summary>"
+            end = nodes.raw("", "</details>", format="html")
+            content += [nodes.raw("", raw, format="html"), self.table(slips), end]
+        return content
+
+    def table(self, claims: list[dict]) -> nodes.table:
+        """Return the table of these claims, with the anchors and classes of its rows."""
+        columns = 5 if any(claim["substitute"] for claim in claims) else 4
+        head = ["claim", "printed", "ours", "verdict", "on a substitute"][:columns]
+        table = table_of(head, [self.row(claim)[:columns] for claim in claims], "ledger")
         for row, claim in zip(table[0][-1].children, claims, strict=True):
             row["ids"], row["classes"] = [claim["id"]], [f"is-{claim['verdict']}"]
             row["classes"] += ["is-core"] if claim["core"] else []
-        return [summary, table]
-
-    def text(self, text: str, *classes: str) -> nodes.paragraph:
-        """Return a paragraph, with its formulas and code parsed."""
-        if not re.search(r"[$`]", text):
-            return nodes.paragraph("", "", nodes.Text(text), classes=list(classes))
-        inner, messages = self.state.inline_text(text, self.lineno)
-        return nodes.paragraph("", "", *inner, *messages, classes=list(classes))
+        return table
 
     def row(self, claim: dict) -> list[list[nodes.Node]]:
         place = nodes.paragraph("", "", classes=["ledger-place"])
@@ -270,6 +301,7 @@ def setup(app):
     app.add_node(ledger_answers)
     app.add_directive("ledger", Ledger)
     app.add_directive("ledger-bar", LedgerBar)
+    app.add_directive("ledger-core", LedgerCore)
     app.add_role("at", At())
     app.connect("missing-reference", find_section)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

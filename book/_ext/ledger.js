@@ -15,6 +15,11 @@
   function show(only) {
     const word = only && only.textContent.split(" ")[1];
     buttons.forEach((each) => each.setAttribute("aria-pressed", each === only));
+    // Slips of the pen are folded, unless one verdict is chosen or a link leads to one.
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    document.querySelectorAll("details.ledger-slips").forEach((box) => {
+      box.open = word !== null || (target !== null && box.contains(target));
+    });
     const core = only !== null && only.closest(".of-core") !== null;
     rows().forEach((row) => {
       const has = (name) => row.classList.contains(name);
@@ -22,5 +27,6 @@
     });
   }
   show(null);
+  addEventListener("DOMContentLoaded", () => show(null)); // the rows stand below this script
   addEventListener("hashchange", () => show(null)); // a link may lead to a row that is hidden
 })();

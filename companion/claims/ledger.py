@@ -240,6 +240,7 @@ def write_json(path: str | Path, progress: bool = True) -> None:
                 "substitute": evidence.substitute,
                 "fact": claim.fact,
                 "core": claim.core,
+                "slip": claim.slip,
                 "note": evidence.note,
                 "columns": [] if table is None else [str(c) for c in table.columns],
                 "table": cells,

@@ -29,8 +29,8 @@ EXPERIMENT = {
     statistics.AGREES: "our runs show it",
     statistics.DIFFERS: "our runs show that it is not so",
     statistics.UNDECIDED: "our runs cannot tell",
-    "no-data": "could not be run here",
-    "pending": "not run yet",
+    "no-data": "no runs on its data are recorded",
+    "pending": "too few runs are recorded yet",
 }
 VERDICTS = THEORY | EXPERIMENT
 NEEDS_NOTE = ("holds-if", "fails", "undecided", "no-data", "pending")
@@ -98,6 +98,7 @@ class Claim:
         tolerance: how far our value may be from the printed one, in its unit.
         fact: a name that all claims share which state the same fact.
         core: whether it is one of the about fifteen core claims.
+        slip: whether it is a slip of the pen: a misprinted sign or index, which the text beside it contradicts.
         order: its place among the rows of its paper, by default the last.
         decide: the function that decides it.
         source: file and line of its declaration.
@@ -114,6 +115,7 @@ class Claim:
     tolerance: float | None = None
     fact: str | None = None
     core: bool = False
+    slip: bool = False
     order: float = float("inf")
     decide: Decision | None = field(default=None, repr=False, compare=False)
     source: str = field(default="", repr=False, compare=False)
@@ -133,6 +135,8 @@ class Claim:
             raise InputError(f"the tolerance is {tolerance!r}, not a number of at least 0")
         if not isinstance(self.fact, (str, type(None))) or not isinstance(self.core, bool):
             raise InputError("`fact` is a text and `core` is True or False")
+        if not isinstance(self.slip, bool):
+            raise InputError(f"`slip` is {self.slip!r}, not True or False")
 
 
 ARGUMENTS = [each.name for each in fields(Claim) if each.name not in ("decide", "source")]

@@ -181,6 +181,7 @@ class Verdicts:
 
 
 TABLE_CLAIMS = (  # claims that the table of all methods decides
+    "clustered-1-md",
     "journal-abstract-standard",
     "journal-3.3",
     "preprint-3.2.1-baseline",

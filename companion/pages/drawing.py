@@ -37,7 +37,7 @@ STATIONS = (
     Station("Clients", ("Each holds data of few", "classes, much or little."), "clients"),
     Station("Nine levels", ("All send a gradient, its", "entries at nine levels."), "squeeze"),
     Station("Strata", ("k-means groups those", "with similar gradients."), "strata"),
-    Station("Allocation", ("Large and mixed strata", "get more draws (Neyman)."), "allocation"),
+    Station("Allocation", ("Large and mixed strata", "get more (Neyman)."), "allocation"),
     Station("Draws", ("The longer a gradient,", "the likelier its client."), "draws"),
     Station("Data", ("Private sizes give one", "rate for all examples."), "data"),
     Station("Weights", ("as written: Nₕ / (N mₕ)", "corrected: ωₖ / (mₕ pₖ)"), "weights"),

@@ -34,6 +34,8 @@ CHOICES: dict[str, tuple] = {  # what a reader may try, small and extreme values
     "seeds": (2, 4),
 }
 SLOW = ("05_experiments", "06_clustered_sampling", "07_fedsampling")
+# Chapters that show recorded runs and have no parameter but a seed.
+RECORDED_ALONE = ("10_which_design", "10c_first_comparison")
 
 
 def draw(seed: int, place: int, stems: list[str]) -> tuple[str, dict[str, Any]]:
@@ -110,7 +112,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fast", action="store_true", help="without the three slow chapters")
     options = parser.parse_args(arguments)
     stems = [
-        s for s in parameters.names() if not (options.fast and s in SLOW) and s != "10_which_design"
+        s
+        for s in parameters.names()
+        if not (options.fast and s in SLOW) and s not in RECORDED_ALONE
     ]
     failed = 0
     for place in range(options.sets):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+
 import numpy as np
 import pandas as pd
+from IPython.display import HTML
 from matplotlib.figure import Figure
 
 from companion.pages import plots
@@ -22,6 +25,23 @@ ASKED = {
     "power-of-choice": "losses of some, each round",
     "scaffold": "control variates, as large as a model",
     "all clients": "everybody takes part",
+}
+# The designs between which a reader chooses first, two that ask and two that ask for nothing.
+SUMMARY = {
+    "least-variance": plots.Style(plots.BLACK, "", "o"),
+    "least-variance, labels": plots.Style(plots.CORRECTED, "", "s"),
+    "clustered-similarity": plots.Style(plots.ORANGE, "", "^"),
+    "fedavg": plots.Style(plots.GREY, "", "v"),
+}
+SHORT_TITLES = {
+    "cifar10-features": "CIFAR-10, 0.1",
+    "cifar100-coarse-features": "CIFAR-100, 0.1",
+    "cifar10-features-0.01": "CIFAR-10, 0.01",
+    "cifar10-features-1000": "CIFAR-10, 1,000",
+    "newsgroups": "newsgroups",
+    "shakespeare": "Shakespeare",
+    "mnist": "MNIST, 0.01",
+    "fashion-mnist": "Fashion-MNIST, 0.01",
 }
 LABELS = {
     "md": "MD sampling",
@@ -85,6 +105,80 @@ def draw_ratios(gains: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
     return figure
 
 
+def draw_summary(table: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
+    """Draw what a reader chooses between: for each setting the megabytes of four averaged designs, relative to MD's.
+
+    Below a setting's name stands its headroom: by how many points all clients together are above MD after equal rounds.
+
+    Args:
+        table: as `comparison.outcomes` returns it, of the settings that are drawn.
+        settings: by name.
+    """
+    averaged = table[table["model"] == "average"]
+    gains = comparison.compare(averaged, "md")
+    gains = gains[gains["outcome"] == "ratio"].set_index(["arm", "setting"])
+    most = comparison.headroom(averaged, "md").groupby("setting")["headroom"].first()
+    names = {
+        name: f"{SHORT_TITLES[name]}\n{most[name]:.1f} points to win"
+        for name in settings
+        if name in set(averaged["setting"])
+    }
+    series, styles = {}, {}
+    for arm, style in SUMMARY.items():
+        rows = gains.loc[arm].reindex(list(names))
+        means = rows[["mean", "low", "high"]].set_axis(list(names.values()))
+        is_held = (rows["reached"] == rows["seeds"]).to_numpy()
+        series[LABELS[arm]] = means.where(pd.Series(is_held, means.index), axis=0)
+        series[f"{LABELS[arm]}, a lower bound"] = means.mask(
+            pd.Series(is_held, means.index), axis=0
+        )
+        styles[LABELS[arm]] = style
+        styles[f"{LABELS[arm]}, a lower bound"] = style._replace(hollow=True)
+    figure = plots.panels(
+        plots.intervals,
+        {"": series},
+        styles,
+        reference=1,
+        spread=0.66,
+        height=0.55 * len(names),
+        xlabel="megabytes to MD's accuracy (MD = 1)",
+    )
+    plots.legend(figure, {LABELS[arm]: style for arm, style in SUMMARY.items()}, columns=1)
+    return figure
+
+
+def tabulate_costs(table: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate what a run of each design sends and computes in equal rounds, relative to MD, over all settings of `table`.
+
+    Args:
+        table: as `comparison.outcomes` returns it.
+
+    Returns:
+        A row per arm, the cheapest first: what it asks for, and the smallest and the largest mean over a setting's seeds of
+        the megabytes and of the examples of a run.
+    """
+    averaged = table[table["model"] == "average"]
+    means = averaged.groupby(["arm", "setting"])[["megabytes", "examples"]].mean()
+    relative = means / means.loc["md"].reindex(means.index, level="setting")
+    rows = []
+    for arm, part in relative.groupby(level="arm"):
+        spans = {}
+        for column in ("megabytes", "examples"):
+            low, high = part[column].min(), part[column].max()
+            ends = [f"{value:.2f}" if value < 10 else f"{value:.0f}" for value in (low, high)]
+            spans[f"{column} (MD = 1)"] = " to ".join(dict.fromkeys(ends))
+        row = {"design": LABELS[str(arm)], "asks for": ASKED.get(str(arm), "nothing")}
+        rows.append((part["megabytes"].max(), row | spans))
+    return pd.DataFrame([row for _, row in sorted(rows, key=lambda pair: pair[0])])
+
+
+def offer_download(table: pd.DataFrame, name: str):
+    """Return a link under which the page itself holds a table, as a file of comma-separated values of this name."""
+    content = base64.b64encode(table.to_csv(index=False).encode()).decode()
+    link = f'<a download="{name}" href="data:text/csv;base64,{content}">{name}</a>'
+    return HTML(f"<p>{link}, {len(table):,d} rows</p>")
+
+
 def tabulate(table: pd.DataFrame, settings: dict[str, Setting]) -> pd.DataFrame:
     """Tabulate the averaged models of all settings: a row per setting and arm, the most accurate first.
 
@@ -135,24 +229,38 @@ def tabulate(table: pd.DataFrame, settings: dict[str, Setting]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def list_missing(settings: dict[str, Setting], recorded: list[Record]) -> pd.DataFrame:
-    """List, from the records themselves, the settings and how many of their runs of evaluation are recorded."""
+def list_missing(table: pd.DataFrame, settings: dict[str, Setting]) -> pd.DataFrame:
+    """List, from the records themselves, the settings and how many of their runs of evaluation are recorded.
+
+    Args:
+        table: as `load` returns it.
+        settings: by name.
+    """
+    counts = table[table["model"] == "average"].groupby("setting").size()
     rows = []
-    for setting in settings.values():
-        lacking = comparison.missing(setting, recorded)
+    for name, setting in settings.items():
         planned = len(setting.arms) * len(setting.evaluation_seeds)
-        runs = planned - sum(map(len, lacking.values()))
-        rows.append({"setting": setting.title, "runs": planned, "recorded": runs})
+        row = {"setting": setting.title, "clients a round": str(setting.clients_per_round)}
+        rows.append(row | {"runs": planned, "recorded": int(counts.get(name, 0))})
     return pd.DataFrame(rows)
 
 
-RECOMMENDED = "least-variance"  # by sketches
-PRETRAINED, BY_AUTHOR = "cifar10-features", "newsgroups"  # the settings whose numbers the text has
+RECOMMENDED, NO_NEED_TO_ASK = "least-variance", "clustered-similarity"  # 64 numbers, and nothing
+FEATURES, UNLIKE, TWENTY = "cifar10-features", "cifar10-features-0.01", "cifar100-coarse-features"
+THOUSAND, BY_AUTHOR, BY_ROLE = "cifar10-features-1000", "newsgroups", "shakespeare"
+NATURAL = (BY_AUTHOR, BY_ROLE)  # the settings of the reader's endpoint
+SAVES, SAME = (UNLIKE, BY_AUTHOR), (FEATURES, TWENTY, THOUSAND, BY_ROLE)
+SILENT = "newsgroups-silent-0.3"
+ENDPOINT = 0.8  # of the best rival's megabytes
+AS_WRITTEN = ("fedsts", "fedstas")
+DEAR = (*AS_WRITTEN, "fedstas-unbiased", "scaffold", "power-of-choice")
 
 
-def _row(gains: pd.DataFrame, setting: str, model: str, outcome: str) -> pd.Series:
-    """Return the row of the recommended design in a setting."""
-    rows = gains[(gains["setting"] == setting) & (gains["arm"] == RECOMMENDED)]
+def _row(
+    gains: pd.DataFrame, setting: str, model: str, outcome: str, arm: str = RECOMMENDED
+) -> pd.Series:
+    """Return the row of an arm in a setting, by default of the recommended design."""
+    rows = gains[(gains["setting"] == setting) & (gains["arm"] == arm)]
     (_, row), *_ = rows[(rows["model"] == model) & (rows["outcome"] == outcome)].iterrows()
     return row
 
@@ -178,11 +286,38 @@ def compare_with_best_rival(table: pd.DataFrame, setting: str) -> tuple[str, pd.
         The rival, the arm with the smallest geometric mean of ratios to MD, and the row of `comparison.compare`.
     """
     part = table[(table["setting"] == setting) & (table["model"] == "average")]
+    seeds = part.groupby("arm")["seed"].transform("nunique")
+    part = part[seeds == seeds.max()]  # others are still being run
     is_held = part.groupby("arm")["reached"].all()
     asks_nothing = [arm for arm in is_held[is_held].index if arm in LABELS and arm not in ASKED]
     ratios = part.assign(ratio=np.log(part["ratio"])).groupby("arm")["ratio"].mean()
     rival = str(ratios.loc[asks_nothing].idxmin())
     return rival, _row(comparison.compare(part, rival), setting, "average", "ratio")
+
+
+def compute_average_gains(table: pd.DataFrame) -> pd.Series:
+    """Compute by how many points MD's averaged model is above its last one at the end of the budget, by setting.
+
+    Args:
+        table: as `comparison.outcomes` returns it.
+    """
+    means = table[table["arm"] == "md"].groupby(["setting", "model"], sort=False)["large"].mean()
+    return means.xs("average", level="model") - means.xs("raw", level="model")
+
+
+def compute_rate_gain(setting: Setting, recorded: list[Record]) -> dict[str, float]:
+    """Return MD's validation accuracy in per cent at the smallest rate of the grid and at its best one, and that rate."""
+    tuning = comparison.tabulate_tuning(
+        setting, comparison.load_curves(setting, recorded, tuning=True)
+    )
+    row = tuning.loc["md"].dropna()
+    schedule, rate = row.idxmax()
+    return {
+        "rate": float(rate),
+        "rate_accuracy": 100 * float(row.max()),
+        "rate_small": min(setting.rates),
+        "rate_small_accuracy": 100 * float(row[schedule, min(setting.rates)]),
+    }
 
 
 def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str | float]:
@@ -192,21 +327,55 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
         table: as `comparison.outcomes` returns it, of all settings.
         gains: as `comparison.compare` returns them, against MD.
     """
-    rival, against_rival = compare_with_best_rival(table, BY_AUTHOR)
-    shares = comparison.headroom(table[table["setting"] == BY_AUTHOR], "md")
-    shares = shares[(shares["model"] == "average") & (shares["arm"] == RECOMMENDED)]
-    return {
+    numbers: dict[str, str | float] = {}
+    ratios = gains[(gains["outcome"] == "ratio") & (gains["model"] == "average")]
+    for setting in (*SAVES, *SAME, "mnist"):
+        key = f"second_{setting.replace('-', '_').replace('.', '_')}"
+        numbers |= {
+            f"{key}_ratio": _format(_row(gains, setting, "average", "ratio"), ".2f"),
+            f"{key}_points": _format(_row(gains, setting, "average", "large"), "+.1f"),
+            f"{key}_early": _format(_row(gains, setting, "average", "small"), "+.1f"),
+            f"{key}_raw_ratio": _format(_row(gains, setting, "raw", "ratio"), ".2f"),
+            f"{key}_raw_points": _format(_row(gains, setting, "raw", "large"), "+.1f"),
+        }
+    for setting in NATURAL:
+        rival, row = compare_with_best_rival(table, setting)
+        numbers |= {
+            f"second_{setting}_rival": LABELS[rival],
+            f"second_{setting}_rival_ratio": _format(row, ".2f"),
+        }
+    planned = ratios[ratios["family"] == "planned"]
+    spans = {
+        "same": planned[(planned["arm"] == RECOMMENDED) & planned["setting"].isin(SAME)],
+        "nothing": planned[planned["arm"] == NO_NEED_TO_ASK],
+        "written": planned[planned["arm"].isin(AS_WRITTEN)],
+        "dear": planned[planned["arm"].isin(DEAR)],
+    }
+    for name, rows in spans.items():
+        numbers |= {f"second_{name}_low": rows["mean"].min()}
+        numbers |= {f"second_{name}_high": rows["mean"].max()}
+    most = comparison.headroom(table, "md")
+    most = most[(most["model"] == "average") & (most["arm"] == RECOMMENDED)]
+    by_setting = most.set_index("setting")
+    average = compute_average_gains(table[table["family"] == "planned"])
+    silent = {
+        f"second_silent_{name}": _format(_row(gains, SILENT, "average", outcome, arm), form)
+        for name, arm, outcome, form in (
+            ("ratio", RECOMMENDED, "ratio", ".2f"),
+            ("points", RECOMMENDED, "large", "+.1f"),
+            ("labels", "least-variance, labels", "large", "+.1f"),
+            ("similarity", NO_NEED_TO_ASK, "large", "+.1f"),
+        )
+    }
+    return (numbers | silent) | {
         "second_author_p": float(_row(gains, BY_AUTHOR, "average", "ratio")["holm"]),
-        "second_ratio": _format(_row(gains, PRETRAINED, "average", "ratio"), ".2f"),
-        "second_points": _format(_row(gains, PRETRAINED, "average", "large"), "+.1f"),
-        "second_points_early": _format(_row(gains, PRETRAINED, "average", "small"), "+.1f"),
-        "second_raw_ratio": _format(_row(gains, PRETRAINED, "raw", "ratio"), ".2f"),
-        "second_raw_points": _format(_row(gains, PRETRAINED, "raw", "large"), "+.1f"),
-        "second_author_ratio": _format(_row(gains, BY_AUTHOR, "average", "ratio"), ".2f"),
-        "second_author_points": _format(_row(gains, BY_AUTHOR, "average", "large"), "+.1f"),
-        "second_author_share": 100 * float(shares["share"].iloc[0]),
-        "second_rival": LABELS[rival],
-        "second_rival_ratio": _format(against_rival, ".2f"),
+        "second_unlike_p": float(_row(gains, UNLIKE, "average", "ratio")["holm"]),
+        "second_author_share": 100 * by_setting.loc[BY_AUTHOR, "share"],
+        "second_unlike_share": 100 * by_setting.loc[UNLIKE, "share"],
+        "second_author_headroom": by_setting.loc[BY_AUTHOR, "headroom"],
+        "second_average_most": average.max(),
+        "second_average_least": average.min(),
+        "second_average_features": average[FEATURES],
     }
 
 
@@ -217,25 +386,54 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, bool]:
         table: as `comparison.outcomes` returns it, of all settings.
         gains: as `comparison.compare` returns them, against MD.
     """
-    ratio, points = (_row(gains, PRETRAINED, "average", key) for key in ("ratio", "large"))
-    raw = _row(gains, PRETRAINED, "raw", "ratio")
-    early = _row(gains, PRETRAINED, "average", "small")
-    ends = gains[(gains["model"] == "average") & (gains["outcome"] == "large")]
-    rivals = ends[(ends["setting"] == PRETRAINED) & (ends["arm"] != comparison.ALL_CLIENTS)]
-    author, author_points = (_row(gains, BY_AUTHOR, "average", key) for key in ("ratio", "large"))
-    _, against_rival = compare_with_best_rival(table, BY_AUTHOR)
+
+    def get(model: str, outcome: str, arm: str = RECOMMENDED) -> dict[str, pd.Series]:
+        return {
+            setting: _row(gains, setting, model, outcome, arm)
+            for setting in (*SAVES, *SAME, "mnist")
+            if arm in set(gains.loc[gains["setting"] == setting, "arm"])
+        }
+
+    ratio, points, early = get("average", "ratio"), get("average", "large"), get("average", "small")
+    raw, nothing = get("raw", "ratio"), get("average", "ratio", NO_NEED_TO_ASK)
+    labels = get("average", "ratio", "least-variance, labels")
+    hics = get("average", "large", "hics-fl")
+    dear = {arm: get("average", "ratio", arm) for arm in DEAR}
+    average = compute_average_gains(table[table["family"] == "planned"])
+    _, author_rival = compare_with_best_rival(table, BY_AUTHOR)
+    _, role_rival = compare_with_best_rival(table, BY_ROLE)
+    silent = {
+        arm: _row(gains, SILENT, "average", "large", arm)
+        for arm in (RECOMMENDED, "least-variance, labels", NO_NEED_TO_ASK)
+    }
+    planned = table[(table["family"] == "planned") & (table["model"] == "average")]
+    seeds = {key: int(part["seed"].nunique()) for key, part in planned.groupby("setting")}
+    everybody = get("average", "ratio", comparison.ALL_CLIENTS)
     return {
-        "averaged": bool(ratio["low"] < 1 < ratio["high"] and points["low"] < 0 < points["high"]),
-        "raw": bool(raw["high"] < 0.9),
-        "early": bool(early["low"] > 0),
-        "nobody": bool((rivals["low"] < 0.5).all()),
-        "author": bool(
-            0.85 < author["mean"] < author["high"] < 1
-            and author["holm"] < 0.05
-            and author_points["low"] > 0
+        "saves": all(ratio[s]["high"] < 1 and points[s]["low"] > 0 for s in SAVES),
+        "a tenth to a fifth": all(0.75 < ratio[s]["mean"] < 0.925 for s in SAVES),
+        "holm": all(ratio[s]["holm"] > 0.05 for s in SAVES),
+        "same": all(ratio[s]["low"] < 1 < ratio[s]["high"] for s in SAME),
+        "never worse": all(ratio[s]["low"] < 1 for s in (*SAVES, *SAME)),
+        "labels": all(abs(np.log(labels[s]["mean"] / ratio[s]["mean"])) < 0.1 for s in ratio),
+        "endpoint": bool(author_rival["mean"] > ENDPOINT and role_rival["mean"] > ENDPOINT),
+        "role": bool(role_rival["low"] < 1 < role_rival["high"]),
+        "raw": all(raw[s]["high"] < 1 for s in (FEATURES, UNLIKE, THOUSAND, BY_AUTHOR, "mnist")),
+        "raw third": all(raw[s]["mean"] < 0.7 for s in (FEATURES, UNLIKE, "mnist")),
+        "raw role": bool(raw[BY_ROLE]["low"] < 1 < raw[BY_ROLE]["high"]),
+        "early": all(early[s]["low"] > 0 for s in (FEATURES, UNLIKE, BY_AUTHOR, "mnist")),
+        "nothing": all(0.9 < nothing[s]["mean"] < 1.05 for s in nothing),
+        "hics": bool(hics[UNLIKE]["mean"] < -5 and hics[BY_AUTHOR]["low"] > 0),
+        "dear": all(row["low"] > 1 for rows in dear.values() for row in rows.values()),
+        "average": bool((average.drop(BY_AUTHOR) > 0).all() and abs(average[BY_AUTHOR]) < 0.3),
+        "everybody": all(row["low"] > 3 for row in everybody.values()),
+        "silent": bool(
+            silent[RECOMMENDED]["low"] > 0
+            and all(
+                -4 < silent[arm]["mean"] < silent[arm]["high"] < -2
+                for arm in silent
+                if arm != RECOMMENDED
+            )
         ),
-        "recorded": {key: int(part["seed"].nunique()) for key, part in table.groupby("setting")}
-        == {PRETRAINED: 10, BY_AUTHOR: 20},
-        # The reader's endpoint asks for a fifth fewer on both tasks with clients of their own: one misses it.
-        "endpoint": bool(against_rival["mean"] > 0.8),
+        "recorded": seeds == {s: 20 if s == BY_AUTHOR else 10 for s in (*SAVES, *SAME)},
     }

@@ -9,7 +9,7 @@ has the reasons.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -182,15 +182,15 @@ def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: boo
     arms: dict[str, list[Arm]] = {}
     for arm in setting.arms:
         arms.setdefault(methods.get(arm.method, **dict(arm.settings)).name, []).append(arm)
-    frames, keys = [], {}
+    keys: dict[tuple[Arm, Candidate], str] = {}
+    curves, labels = [], []
     for run in recorded:
         identity = run.identity
         recipe = identity["partition"]
-        if (identity["task"], recipe["name"]) != (task, setting.partition):
+        place = (identity["task"], recipe["name"], identity["clients"])
+        if place != (task, setting.partition, setting.clients) or identity["seed"] not in seeds:
             continue
         if recipe.get("concentration") not in (None, setting.concentration):
-            continue
-        if identity["seed"] not in seeds:
             continue
         local = identity["method"]["local"]
         candidate = Candidate(local["lr"], local.get("schedule", SCHEDULES[0]))
@@ -199,19 +199,20 @@ def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: boo
                 planned = setting.plan_run(arm, candidate, seeds[0])
                 keys[arm, candidate] = tables.run_key(planned)
             if keys[arm, candidate] == tables.record_key(identity | {"seed": seeds[0]}):
-                frames.append(
-                    run.frame().assign(
-                        arm=arm.name,
-                        lr=candidate.lr,
-                        schedule=candidate.schedule,
-                        seed=identity["seed"],
-                        run=run.run,
-                        ended=bool(run.metadata["diverged"]),
-                    )
+                curve, ended = run.columns(), bool(run.metadata["diverged"])
+                if not len(curve["round"]):  # it diverged before it was evaluated, and counts
+                    curve = {name: np.zeros(1, values.dtype) for name, values in curve.items()}
+                curves.append(curve)
+                labels.append(
+                    (arm.name, candidate.lr, candidate.schedule, identity["seed"], run.run, ended)
                 )
-    if not frames:
-        return pd.DataFrame(columns=["arm", "lr", "schedule", "seed", "run", "ended", "round"])
-    table = pd.concat(frames, ignore_index=True)
+    names = ["arm", "lr", "schedule", "seed", "run", "ended"]
+    if not curves:
+        return pd.DataFrame(columns=[*names, "round"])
+    table = pd.DataFrame(labels, columns=names)
+    table = table.loc[np.repeat(table.index, [len(c["round"]) for c in curves])]
+    table = table.reset_index(drop=True)
+    table = table.assign(**{k: np.concatenate([c[k] for c in curves]) for k in curves[0]})
     return table.assign(megabytes=(table["bytes_down"] + table["bytes_up"]) / 1e6)
 
 
@@ -360,11 +361,12 @@ def megabytes_to_hold(
 
     A run holds the goal at b megabytes if its mean accuracy from b minus a tenth of `budget` up to b is at least `goal`. The
     curve is linear between evaluations and starts at 0 megabytes with the accuracy of guessing, 1 / classes. If the run
-    never holds the goal, or diverged, the megabytes of the whole run and False are returned: it would need more.
+    never holds the goal, the megabytes of the whole run and False are returned: it would need more. So do those of a run
+    that diverged, but no fewer than `budget`, since it would have sent that much.
     """
     sent = float(run["megabytes"].iloc[-1])
     if run["ended"].iloc[0]:
-        return sent, False
+        return max(sent, budget), False
     x = np.append(0.0, run["megabytes"])
     y = np.append(1 / classes, run[metric])
     ends = np.linspace(TAIL * budget, sent, 1001)
@@ -374,22 +376,26 @@ def megabytes_to_hold(
     return (float(ends[reached[0]]), True) if len(reached) else (sent, False)
 
 
-def _evaluated(
+def _evaluate(
     setting: Setting, recorded: list[records.Record]
-) -> Iterator[tuple[str, int, pd.DataFrame]]:
-    """Yield arm, seed and curve of each run of evaluation at its arm's tuned candidate."""
-    best = choose_candidates(tabulate_tuning(setting, load_curves(setting, recorded, tuning=True)))
+) -> tuple[dict[tuple[str, int], pd.DataFrame], pd.DataFrame]:
+    """Return the curve of each run of evaluation at its arm's tuned candidate, by arm and seed, and the table of tuning."""
+    tuning = tabulate_tuning(setting, load_curves(setting, recorded, tuning=True))
+    best = choose_candidates(tuning)
     rows = load_curves(setting, recorded, tuning=False)
-    for (arm, lr, schedule, seed), run in rows.groupby(["arm", "lr", "schedule", "seed"]):
-        if best.get(arm) == Candidate(lr, schedule):
-            yield arm, seed, run
+    runs = {
+        (arm, seed): run
+        for (arm, lr, schedule, seed), run in rows.groupby(["arm", "lr", "schedule", "seed"])
+        if best.get(arm) == Candidate(lr, schedule)
+    }
+    return runs, tuning
 
 
 def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
     """Compute the outcomes of a setting: a row per arm, model ("average" or "raw") and seed of evaluation.
 
     Only seeds whose reference is recorded are in it. The budgets are what the reference's run of the same seed has sent
-    by its end, and a quarter of that. The columns, besides setting, arm, model, seed, run, lr and schedule:
+    by its end, and a quarter of that. The columns, besides setting, family, arm, model, seed, run, lr and schedule:
 
     - `large`, `small`: accuracy in per cent over the last tenth of either budget;
     - `rounds`: accuracy in per cent over the last tenth of the rounds;
@@ -400,8 +406,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
     - `at_end`: whether the arm's rate lies at an end of those that were tried.
     """
     classes, window = setting.classes, setting.windows["large"]
-    runs = {(arm, seed): run for arm, seed, run in _evaluated(setting, recorded)}
-    tuning = tabulate_tuning(setting, load_curves(setting, recorded, tuning=True))
+    runs, tuning = _evaluate(setting, recorded)
     arms_at_end, rows = list_at_end(tuning), []
     for (arm, seed), run in runs.items():
         reference = runs.get((setting.reference, seed))
@@ -416,6 +421,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
             rows.append(
                 {
                     "setting": setting.name,
+                    "family": setting.family,
                     "arm": arm,
                     "model": model,
                     "seed": seed,
@@ -451,10 +457,10 @@ def compare(table: pd.DataFrame, against: str) -> pd.DataFrame:
         One row per setting, model, arm and outcome: `seeds`, `mean`, `low`, `high`, `p`. Accuracies are differences in points;
         `ratio` is the geometric mean of the ratios of megabytes, its p that of its logarithm, and `reached` says in how many
         seeds both arms hold the goal (in the others the ratio is a bound). `holm` is p corrected over the ratios of the
-        averaged models in the whole table, the family that decides.
+        averaged models of all settings of a family in the table: what is decided with.
     """
     rows = []
-    for (setting, model), part in table.groupby(["setting", "model"], sort=False):
+    for (family, setting, model), part in table.groupby(["family", "setting", "model"], sort=False):
         for outcome in (*BUDGETS, "rounds", "ratio"):
             values = np.log(part["ratio"]) if outcome == "ratio" else part[outcome]
             wide = part.assign(value=values).pivot(index="seed", columns="arm", values="value")
@@ -467,13 +473,15 @@ def compare(table: pd.DataFrame, against: str) -> pd.DataFrame:
                 interval = np.array(paired.interval)
                 both = holds.loc[pairs.index, [arm, against]].all(axis=1)
                 mean, low, high = np.exp(interval) if outcome == "ratio" else interval
-                keys = {"setting": setting, "model": model, "arm": arm, "outcome": outcome}
+                keys = {"family": family, "setting": setting, "model": model}
+                keys |= {"arm": arm, "outcome": outcome}
                 values = {"seeds": paired.pairs, "mean": mean, "low": low, "high": high}
                 rows.append(keys | values | {"p": paired.p, "reached": int(both.sum())})
-    columns = ["setting", "model", "arm", "outcome", "seeds", "mean", "low", "high", "p", "reached"]
-    result = pd.DataFrame(rows, columns=columns)
+    columns = ["family", "setting", "model", "arm", "outcome", "seeds", "mean", "low", "high", "p"]
+    result = pd.DataFrame(rows, columns=[*columns, "reached"])
     decides = (result["outcome"] == "ratio") & (result["model"] == "average")
-    return result.assign(holm=statistics.holm(result["p"].where(decides)))
+    deciding = result["p"].where(decides)
+    return result.assign(holm=deciding.groupby(result["family"]).transform(statistics.holm))
 
 
 def headroom(table: pd.DataFrame, reference: str) -> pd.DataFrame:
@@ -508,7 +516,7 @@ def headroom(table: pd.DataFrame, reference: str) -> pd.DataFrame:
 def missing(setting: Setting, recorded: list[records.Record]) -> dict[str, list[int]]:
     """Return the seeds of evaluation that each arm lacks; all of them for an arm that is not tuned."""
     seeds: dict[str, set[int]] = {arm.name: set() for arm in setting.arms}
-    for arm, seed, _ in _evaluated(setting, recorded):
+    for arm, seed in _evaluate(setting, recorded)[0]:
         seeds[arm].add(seed)
     lacking = {
         arm: [s for s in setting.evaluation_seeds if s not in had] for arm, had in seeds.items()

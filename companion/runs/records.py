@@ -496,8 +496,9 @@ def _metadata_of(row: dict) -> dict:
 
 
 def _packed_metadata(metadata: dict) -> dict:
-    """Return the metadata that packing must keep: without None, which older sidecars lack, and without `rows_sha256`."""
-    return {k: v for k, v in metadata.items() if v is not None and k != "rows_sha256"}
+    """Return the metadata that packing must keep: without `rows_sha256`, None (older sidecars lack it) and NaN (no outcome)."""
+    has_value = {k: v for k, v in metadata.items() if v is not None and v == v}
+    return {k: v for k, v in has_value.items() if k != "rows_sha256"}
 
 
 def _hash_rows(rows: list[dict]) -> str:

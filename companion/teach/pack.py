@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from companion.pages import chapters
@@ -38,8 +39,11 @@ plan, the minutes and the questions for votes.
 {missing}"""
 
 
-def make(to: Path) -> str:
+def make(to: Path, report: Callable[[str], None] = lambda line: None) -> str:
     """Write the pack, and return what is in it, a line each.
+
+    Args:
+        report: called with a line for each chapter that is written.
 
     Raises:
         InputError: the folder is a file, or has files that are not of a pack; or chapters could not be converted, which
@@ -58,6 +62,7 @@ def make(to: Path) -> str:
                 slides.make(stem, to / "lecturer" / f"{stem}-slides.html")
             else:
                 missing.append(stem.partition("_")[0])
+            report(f"{stem} written")
         except Exception as error:  # whatever is wrong with a chapter, the others are written
             failures[stem] = str(error).partition("\n")[0] or type(error).__name__
     teaching.make("project", "student", to / "students" / "project.ipynb")

@@ -106,7 +106,7 @@ SESSIONS = {
     ),
     "05_experiments": Session(
         "the whole loop, 99 times: does the new model become better for it?",
-        (("10_which_design", "ch10_remembered"),),
+        (("10c_first_comparison", "ch10_remembered"),),
         "Two runs of one method differ by several points.\n\n"
         "How many seeds does a difference of one point between two methods need: 3, 10, 100?",
         (
@@ -119,7 +119,7 @@ SESSIONS = {
     ),
     "09_what_we_would_write": Session(
         "steps 3, 4 and 7: which strata, allocation and weights would you choose?",
-        (("10_which_design", "ch10_remembered"),),
+        (("10c_first_comparison", "ch10_remembered"),),
         "You may ask each client for a little before the first round.\n\n"
         "For what: its size, its label counts, a gradient, nothing? What does it cost, and what does it tell?",
         ("ch9_one_round", "ch9_figure_draws", "ch9_map", "ch9_cost"),
@@ -476,10 +476,11 @@ section.title h2 { font-size: 2.8rem; margin-top: 12vh; }
 img { display: block; width: 100%; max-height: 64vh; object-fit: contain; }
 .caption { color: var(--soft); font-size: 1.1rem; }
 @media (min-width: 701px) {
-  section.figure > div { display: flex; gap: 2rem; align-items: center; }
-  section.figure img { flex: none; width: auto; height: 82vh; max-height: none; max-width: 64vw; }
+  section.figure { height: 100vh; } /* the image has the height that title, caption and notes leave */
+  section.figure > div { display: flex; gap: 2rem; align-items: center; flex: 1; min-height: 0; }
+  section.figure img { flex: none; width: auto; height: 100%; max-height: none; max-width: 64vw; }
   section.round > div { flex-direction: column; align-items: stretch; gap: 1rem; }
-  section.round img { width: 100%; height: 66vh; max-width: none; }
+  section.round img { flex: 1; min-height: 0; width: 100%; height: auto; max-width: none; }
 }
 .box > div { border-left: 0.4rem solid var(--voice, var(--soft)); padding: 0.2rem 1.2rem; }
 .as-written { --voice: var(--as-written); } .as-coded { --voice: var(--as-coded); }

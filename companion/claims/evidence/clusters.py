@@ -451,6 +451,7 @@ def absence_probability_per_client(claim: Claim, *, cases: list | None = None) -
     printed="≥",
     chapter="04g_clustered#what-are-the-weights-exactly",
     meaning="is the chance to take part under MD and under clustered sampling, for two equal clients",
+    slip=True,
     order=780,
 )
 def eq_56(claim: Claim, *, cases: list | None = None) -> Evidence:

@@ -256,6 +256,7 @@ def second_formula(cap: int, a: Fraction) -> Fraction:
     printed="((M−1)α + 1)/(1−α)",
     chapter="04e_privacy#is-a-report-private",
     meaning="by the printed formula, where 3 is the largest ratio",
+    slip=True,
     order=40,
 )
 def slides_ratio(claim: Claim, *, formula: Callable = second_formula) -> Evidence:

@@ -319,6 +319,7 @@ def asymptotic_unbiasedness(claim: Claim, *, sizes: tuple[int, int] = (60, SIZE)
     printed="lim E(p − p̂)² < lim Var(r)/(|C|α²) = 0",
     chapter="04c_size_estimator#what-limit-does-lemma-2-have",
     meaning="is the printed relation of the two limits",
+    slip=True,
     order=20,
 )
 def slides_lemma1(claim: Claim, *, below: Callable = operator.lt) -> Evidence:
