@@ -176,14 +176,21 @@ def one_round(
         typer.Option("--setting", help="mnist, mnist-equal, ...; all if not given"),
     ] = None,
     table: Annotated[
-        str, option("designs, or features: strata by what clients are asked")
+        str,
+        option(
+            "designs; features: strata by what clients are asked; renewal: by what updates renew"
+        ),
     ] = "designs",
     folder: Annotated[Path, option("where to record; the book's table is in results")] = RUNS,
 ) -> None:
     """Record a table of one-round errors: five partitions of each setting, against md."""
     from companion.runs import feature_errors, one_rounds
 
-    tables = {"designs": one_rounds.record, "features": feature_errors.record}
+    tables = {
+        "designs": one_rounds.record,
+        "features": feature_errors.record,
+        "renewal": feature_errors.record_renewal,
+    }
     check_choice("table", table, tables)
     with recording(folder):
         paths = tables[table](setting, folder=folder)

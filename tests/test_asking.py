@@ -139,3 +139,28 @@ def test_the_table_of_features_is_recorded_partition_by_partition_and_goes_on_wh
     assert (ten["error"] > 0).all()
     with pytest.raises(InputError, match="setting"):
         feature_errors.record(["mnist"], folder=tmp_path)
+
+
+def test_features_that_updates_renew_are_recorded_after_more_and_more_rounds(tmp_path, monkeypatch):
+    digits = feature_errors.Setting("digits", "digits", "dirichlet", 0.1, 0.1, clients=25)
+    monkeypatch.setattr(feature_errors, "RENEWAL_SETTINGS", {"digits": digits})
+    monkeypatch.setattr(feature_errors, "RENEWAL_ROUNDS", (0, 2))
+    with pytest.raises(InputError, match="holds no table: `fedstas one-round --table renewal"):
+        feature_errors.load_renewal(tmp_path)
+    feature_errors.record_renewal(seeds=[0], folder=tmp_path)
+    table = feature_errors.load_renewal(tmp_path)
+    labels = [*feature_errors.RENEWAL_FEATURES, feature_errors.ORACLE]
+    assert table["features"].tolist() == labels * 2
+    assert table["round"].tolist() == [0] * 5 + [2] * 5 and set(table["m"]) == {10}
+    assert (table["error"] > 0).all()
+    answered = table.groupby("round")["answered"]
+    assert answered.max()[0] == 0 and answered.min()[2] > 0 and answered.max()[2] <= 20
+    errors = table.pivot(index=["seed", "round"], columns="features", values="error")
+    before, after = errors.xs(0, level="round"), errors.xs(2, level="round")
+    renewed = "64 signed sums, then updates"
+    assert (before["64 signed sums"] == before[renewed]).all()  # nobody has answered
+    assert (after["last updates"] != before["last updates"]).all()
+    summary = feature_errors.summarise_renewal(table).set_index(["setting", "features", "round"])
+    assert len(summary) == 2 * len(labels)
+    mean = summary.loc[("digits", renewed, 2), "mean"]
+    assert mean == pytest.approx(after[renewed].mean())

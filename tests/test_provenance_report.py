@@ -22,12 +22,14 @@ NAMES = {
     "partitions",
     "one-round",
     "one-round-features",
+    "one-round-renewal",
     "comparison",
 }
 SWEEPS_OF_READER = {  # (module, function) -> the sweeps that it reads, whatever its arguments
     ("records", "load_partitions"): {"partitions"},
     ("one_rounds", "load"): {"one-round"},
     ("feature_errors", "load"): {"one-round-features"},
+    ("feature_errors", "load_renewal"): {"one-round-renewal"},
     ("design_comparison", "load_results"): {"which-design"},
     ("averaging_results", "accuracies"): {"averaging"},
     ("comparison", "load_runs"): {"comparison"},

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from companion.pages import ch09, design_comparison
-from companion.runs import one_rounds, protocol
+from companion.runs import feature_errors, one_rounds, protocol
 from companion.teach.exercises.corrected import shares_by_size, variance
 from fedstas import allocation, methods, privacy, theory
 from fedstas.client_sampling import Cohort
@@ -618,6 +618,18 @@ def make_one_round_table(setting: str, seeds, **errors) -> pd.DataFrame:
             rows.append((setting, seed, t, m, names[key], value, exact))
     columns = ["setting", "seed", "round", "m", "design", "error", "exact"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def test_renewed_strata_are_held_against_the_sketch_that_is_asked_for_once():
+    errors = {"squeezed gradient": 0.2, "64 signed sums": 0.2, "last updates": 0.4}
+    errors |= {"64 signed sums, then updates": 0.3, feature_errors.ORACLE: 0.1}
+    rows = [("mnist", name, t, x) for name, x in errors.items() for t in (0, 10)]
+    summary = pd.DataFrame(rows, columns=["setting", "features", "round", "mean"])
+    table = ch09.tabulate_renewal(summary)
+    assert table["strata from"].tolist() == list(errors)
+    assert table["round 10"].tolist() == [f"{x:.3f}" for x in errors.values()]
+    ratios = ch09.compare_renewal(summary).loc[("mnist", 10)]
+    np.testing.assert_allclose(ratios[["renewed", "updates"]], [1.5, 2.0])
 
 
 def test_a_design_is_listed_as_better_if_it_errs_less_in_every_partition():

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from companion.pages import draw_probabilities, plots
-from companion.runs import one_rounds, protocol, statistics, tables
+from companion.runs import feature_errors, one_rounds, protocol, statistics, tables
 from companion.runs.least_variance_results import (
     FROM_UPDATES,
     LEAST_VARIANCE,
@@ -43,6 +43,7 @@ ONE_ROUND_LABELS = {  # in the figure of one-round errors
     FROM_UPDATES_METHOD: "cut, from updates",
     LEAST_VARIANCE_METHOD: LEAST_VARIANCE_LABEL,
 }
+ONCE, ONLY_UPDATES, THEN_UPDATES = feature_errors.RENEWAL_FEATURES[1:]
 COST_LABELS = {  # in the figure of costs and the table of comparisons
     "md": MD_LABEL,
     "clustered-similarity": "clustered",
@@ -258,6 +259,36 @@ def tabulate_better_designs(table: pd.DataFrame) -> pd.DataFrame:
         "designs with less error in every partition",
     ]
     return pd.DataFrame(rows, columns=names)
+
+
+def tabulate_renewal(summary: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the mean errors of strata that updates renew: a row per setting and kind of features, a column for each
+    number of rounds; `summary` is as `feature_errors.summarise_renewal` returns it."""
+    order = [*feature_errors.RENEWAL_FEATURES, feature_errors.ORACLE]
+    parts = []
+    for name, setting in feature_errors.RENEWAL_SETTINGS.items():
+        rows = summary[summary["setting"] == name]
+        if len(rows):
+            means = rows.pivot(index="features", columns="round", values="mean").loc[order]
+            means.columns = [f"round {number}" for number in means.columns]
+            part = means.map("{:.3f}".format).rename_axis("strata from").reset_index()
+            part.insert(0, "setting", setting.title)
+            parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def compare_renewal(summary: pd.DataFrame) -> pd.DataFrame:
+    """Divide the mean errors of strata that updates renew by those of the sketch that is asked for once.
+
+    Args:
+        summary: as `feature_errors.summarise_renewal` returns it.
+
+    Returns:
+        One row per setting and round: the ratios `renewed` (the sketch, then updates) and `updates` (these alone).
+    """
+    means = summary.pivot(index=["setting", "round"], columns="features", values="mean")
+    ratios = means[[THEN_UPDATES, ONLY_UPDATES]].div(means[ONCE], axis=0)
+    return ratios.set_axis(["renewed", "updates"], axis=1)
 
 
 def tabulate_gaps(gaps: dict) -> pd.DataFrame:

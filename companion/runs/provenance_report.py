@@ -22,6 +22,7 @@ COMMANDS = {
     records.PARTITIONS: "fedstas sweep preprint --profile paper",
     records.ONE_ROUND: "fedstas one-round",
     records.FEATURE_ERRORS: "fedstas one-round --table features",
+    records.RENEWAL_ERRORS: "fedstas one-round --table renewal",
 }
 SWEEPS = (*experiments.SWEEPS, *COMMANDS)
 
@@ -73,7 +74,7 @@ def report(sweep: str, folder: str | Path = "results") -> dict[str, str]:
     """Report in words how a sweep's recorded runs were made: runs, commits, machines, command.
 
     `partitions` are the label counts of the papers' Fig. 1, which the sweep `preprint` records, too;
-    `one-round` and `one-round-features` are tables of one-round errors.
+    `one-round`, `one-round-features` and `one-round-renewal` are tables of one-round errors.
     """
     check_choice("sweep", sweep, SWEEPS)
     command = COMMANDS.get(sweep, f"fedstas sweep {sweep} --profile paper")

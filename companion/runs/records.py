@@ -42,7 +42,8 @@ ROWS, RUNS = "rows.parquet", "runs.parquet"
 PARTITIONS = "partitions"  # the folder of recorded partitions, beside those of the sweeps
 ONE_ROUND = "one-round"  # that of the table of one-round errors
 FEATURE_ERRORS = "one-round-features"  # the same, by what clients are asked
-ERROR_TABLES = (ONE_ROUND, FEATURE_ERRORS)
+RENEWAL_ERRORS = "one-round-renewal"  # the same, asked once or renewed by updates
+ERROR_TABLES = (ONE_ROUND, FEATURE_ERRORS, RENEWAL_ERRORS)
 
 _LATER_COLUMNS = ("worst_decile", "local_accuracy")  # of `runs.parquet`: older tables lack them
 _TYPES = {
