@@ -9,7 +9,7 @@ has the reasons.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -355,7 +355,7 @@ def narrow(setting: Setting, arms: Sequence[str]) -> Setting:
 
 
 def megabytes_to_hold(
-    run: pd.DataFrame, goal: float, budget: float, classes: int, metric: str
+    run: Mapping[str, pd.Series | np.ndarray], goal: float, budget: float, classes: int, metric: str
 ) -> tuple[float, bool]:
     """Return the megabytes after which a run holds an accuracy, and whether it does.
 
@@ -364,8 +364,8 @@ def megabytes_to_hold(
     never holds the goal, the megabytes of the whole run and False are returned: it would need more. So do those of a run
     that diverged, but no fewer than `budget`, since it would have sent that much.
     """
-    sent = float(run["megabytes"].iloc[-1])
-    if run["ended"].iloc[0]:
+    sent = float(np.asarray(run["megabytes"])[-1])
+    if np.asarray(run["ended"])[0]:
         return max(sent, budget), False
     x = np.append(0.0, run["megabytes"])
     y = np.append(1 / classes, run[metric])
@@ -378,13 +378,16 @@ def megabytes_to_hold(
 
 def _evaluate(
     setting: Setting, recorded: list[records.Record]
-) -> tuple[dict[tuple[str, int], pd.DataFrame], pd.DataFrame]:
-    """Return the curve of each run of evaluation at its arm's tuned candidate, by arm and seed, and the table of tuning."""
+) -> tuple[dict[tuple[str, int], dict[str, np.ndarray]], pd.DataFrame]:
+    """Return the curve of each run of evaluation at its arm's tuned candidate, by arm and seed, and the table of tuning.
+
+    A curve is a dictionary of the columns of `load_curves`.
+    """
     tuning = tabulate_tuning(setting, load_curves(setting, recorded, tuning=True))
     best = choose_candidates(tuning)
     rows = load_curves(setting, recorded, tuning=False)
     runs = {
-        (arm, seed): run
+        (arm, seed): {name: run[name].to_numpy() for name in run}
         for (arm, lr, schedule, seed), run in rows.groupby(["arm", "lr", "schedule", "seed"])
         if best.get(arm) == Candidate(lr, schedule)
     }
@@ -412,12 +415,12 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
         reference = runs.get((setting.reference, seed))
         if reference is None:
             continue
-        budget = float(reference["megabytes"].iloc[-1])
+        budget = float(reference["megabytes"][-1])
         for model, metric in MODELS.items():
             goal = protocol.accuracy_at_budget(reference, "megabytes", budget, classes, metric)
             spent, reached = megabytes_to_hold(run, goal, budget, classes, metric)
             usual, _ = megabytes_to_hold(reference, goal, budget, classes, metric)
-            at_end = run[run["round"].isin(window)][metric].mean()
+            at_end = run[metric][np.isin(run["round"], window)]
             rows.append(
                 {
                     "setting": setting.name,
@@ -425,9 +428,9 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
                     "arm": arm,
                     "model": model,
                     "seed": seed,
-                    "run": run["run"].iloc[0],
-                    "lr": run["lr"].iloc[0],
-                    "schedule": run["schedule"].iloc[0],
+                    "run": run["run"][0],
+                    "lr": run["lr"][0],
+                    "schedule": run["schedule"][0],
                     **{
                         name: 100
                         * protocol.accuracy_at_budget(
@@ -435,11 +438,11 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
                         )
                         for name, share in BUDGETS.items()
                     },
-                    "rounds": 100 * (1 / classes if run["ended"].any() else at_end),
+                    "rounds": 100 * (1 / classes if run["ended"].any() else at_end.mean()),
                     "ratio": spent / usual,
                     "reached": reached,
-                    "megabytes": run["megabytes"].iloc[-1],
-                    "examples": run["examples"].iloc[-1],
+                    "megabytes": run["megabytes"][-1],
+                    "examples": run["examples"][-1],
                     "at_end": arm in arms_at_end,
                 }
             )

@@ -9,7 +9,7 @@ one with the highest accuracy at the larger budget, on seeds that are used for n
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -303,14 +303,18 @@ def load_curves(
 
 
 def accuracy_at_budget(
-    run: pd.DataFrame, cost: str, budget: float, classes: int, metric: str = "test_accuracy"
+    run: Mapping[str, pd.Series | np.ndarray],
+    cost: str,
+    budget: float,
+    classes: int,
+    metric: str = "test_accuracy",
 ) -> float:
     """Return a run's accuracy at a budget of `cost`, a cumulative column such as megabytes.
 
     It is the mean of the curve over the last tenth of the budget. The curve is linear between evaluations, starts
     from a guess before round 1, and stays where it ends; a run that diverged guesses.
     """
-    if run["ended"].iloc[0]:
+    if np.asarray(run["ended"])[0]:
         return 1 / classes
     x, y = np.append(0.0, run[cost]), np.append(1 / classes, run[metric])
     return float(np.interp(np.linspace((1 - TAIL) * budget, budget, 101), x, y).mean())
