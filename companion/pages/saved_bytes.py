@@ -250,7 +250,7 @@ FEATURES, UNLIKE, TWENTY = "cifar10-features", "cifar10-features-0.01", "cifar10
 THOUSAND, BY_AUTHOR, BY_ROLE = "cifar10-features-1000", "newsgroups", "shakespeare"
 NATURAL = (BY_AUTHOR, BY_ROLE)  # the settings of the reader's endpoint
 SAVES, SAME = (UNLIKE, BY_AUTHOR), (FEATURES, TWENTY, THOUSAND, BY_ROLE)
-SILENT = "newsgroups-silent-0.3"
+SILENT, SILENT_FEATURES = "newsgroups-silent-0.3", "cifar10-features-silent-0.3"
 ENDPOINT = 0.8  # of the best rival's megabytes
 AS_WRITTEN = ("fedsts", "fedstas")
 DEAR = (*AS_WRITTEN, "fedstas-unbiased", "scaffold", "power-of-choice")
@@ -367,16 +367,22 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
             ("similarity", NO_NEED_TO_ASK, "large", "+.1f"),
         )
     }
-    return (numbers | silent) | {
-        "second_author_p": float(_row(gains, BY_AUTHOR, "average", "ratio")["holm"]),
-        "second_unlike_p": float(_row(gains, UNLIKE, "average", "ratio")["holm"]),
-        "second_author_share": 100 * by_setting.loc[BY_AUTHOR, "share"],
-        "second_unlike_share": 100 * by_setting.loc[UNLIKE, "share"],
-        "second_author_headroom": by_setting.loc[BY_AUTHOR, "headroom"],
-        "second_average_most": average.max(),
-        "second_average_least": average.min(),
-        "second_average_features": average[FEATURES],
-    }
+    features = _format(_row(gains, SILENT_FEATURES, "average", "ratio"), ".2f")
+    return (
+        numbers
+        | silent
+        | {
+            "second_silent_features": features,
+            "second_author_p": float(_row(gains, BY_AUTHOR, "average", "ratio")["holm"]),
+            "second_unlike_p": float(_row(gains, UNLIKE, "average", "ratio")["holm"]),
+            "second_author_share": 100 * by_setting.loc[BY_AUTHOR, "share"],
+            "second_unlike_share": 100 * by_setting.loc[UNLIKE, "share"],
+            "second_author_headroom": by_setting.loc[BY_AUTHOR, "headroom"],
+            "second_average_most": average.max(),
+            "second_average_least": average.min(),
+            "second_average_features": average[FEATURES],
+        }
+    )
 
 
 def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, bool]:
@@ -402,6 +408,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, bool]:
     average = compute_average_gains(table[table["family"] == "planned"])
     _, author_rival = compare_with_best_rival(table, BY_AUTHOR)
     _, role_rival = compare_with_best_rival(table, BY_ROLE)
+    silent_features = _row(gains, SILENT_FEATURES, "average", "ratio")
     silent = {
         arm: _row(gains, SILENT, "average", "large", arm)
         for arm in (RECOMMENDED, "least-variance, labels", NO_NEED_TO_ASK)
@@ -435,5 +442,6 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, bool]:
                 if arm != RECOMMENDED
             )
         ),
+        "silent features": bool(silent_features["low"] < 1 < silent_features["high"]),
         "recorded": seeds == {s: 20 if s == BY_AUTHOR else 10 for s in (*SAVES, *SAME)},
     }
