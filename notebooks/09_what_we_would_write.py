@@ -1126,7 +1126,7 @@ for setting in [x for x in one_rounds.SETTING_TITLES if x in set(rounds_of["sett
 # :recorded: one-round
 # ```
 #
-# Can the updates that participants send renew the strata for free? On Fashion-MNIST it did not help. There the server averages the sketch of a client's gradient at $\boldsymbol w_0$
+# Can the updates that participants send renew the strata for free? In three settings it did not help. The server averages the sketch of a client's gradient at $\boldsymbol w_0$
 # with that of its last update, once it has sent one (`features="sketch+updates"`), and stratifies anew in each round:
 
 
@@ -1136,18 +1136,18 @@ renewal_means = feature_errors.summarise_renewal(renewal)
 table(ch09.tabulate_renewal(renewal_means))
 
 # %% tags=["remove-cell"]
-ratios = ch09.compare_renewal(renewal_means).loc["fashion-mnist"]
+ratios = ch09.compare_renewal(renewal_means)
 alone = renewal_means.set_index(["setting", "features", "round"])["mean"].loc["fashion-mnist"]
-glue_values("ch9", renewed_worse=100 * (ratios.loc[10, "renewed"] - 1))
+glue_values("ch9", renewed_worse=100 * (ratios.loc[("fashion-mnist", 10), "renewed"] - 1))
 glue_values("ch9", updates_first=alone[ch09.ONLY_UPDATES, 0])
 glue_values("ch9", updates_last=alone[ch09.ONLY_UPDATES, 100], once_last=alone[ch09.ONCE, 100])
 seeds_of = renewal.groupby("setting")["seed"].nunique()
 expect("averages over five partitions and ten participants", (seeds_of == 5).all())
-expect("On Fashion-MNIST it did not help", ratios["renewed"].mean() > 0.99)
+expect("In three settings it did not help", (ratios["renewed"].groupby("setting").mean() > 1).all())
 expect(
     "nowhere less than the sketch alone by more than two per cent", ratios["renewed"].min() > 0.98
 )
-expect("still more than the sketch", ratios.loc[100, "updates"] > 1.1)
+expect("still more than the sketch", (ratios["updates"].xs(100, level="round") > 1.1).all())
 
 # %% [markdown]
 # ```{provenance} Table
@@ -1155,7 +1155,7 @@ expect("still more than the sketch", ratios.loc[100, "updates"] > 1.1)
 # ```
 #
 # These errors (MD: 1) are averages over five partitions and ten participants, after so many rounds of MD at its tuned rate. Renewed strata err
-# nowhere less than the sketch alone by more than two per cent, and {glue:text}`ch9_renewed_worse:.0f` % more after ten rounds. Strata from last updates alone get better as clients
+# nowhere less than the sketch alone by more than two per cent, and {glue:text}`ch9_renewed_worse:.0f` % more after ten rounds on Fashion-MNIST. Strata from last updates alone get better there as clients
 # answer, from {glue:text}`ch9_updates_first:.2f` at first to {glue:text}`ch9_updates_last:.3f` after 100 rounds, still more than the sketch, {glue:text}`ch9_once_last:.3f`.
 #
 # ## How hard is the cut, and how good is the search?
