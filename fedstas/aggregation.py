@@ -201,7 +201,10 @@ class UpdateMemoryServer:
     rate: float = float_field(1.0, 0)
 
     def combine(self, clients, weights, updates, omega, state: UpdateMemory):
-        """Return the aggregated update [P] of the cohort's `updates` [m, P]; the memory is updated in place."""
+        """Return the aggregated update [P] of the cohort's `updates` [m, P]; the memory is updated in place.
+
+        `omega` [N] is each client's weight in the objective: its share of the data, or 1/N.
+        """
         if state.updates is None:
             state.updates = updates.new_zeros((len(omega), updates.shape[1]))
         last = state.updates
@@ -210,6 +213,8 @@ class UpdateMemoryServer:
             clients, updates, strict=True
         ):  # in order, for a client that occurs twice
             last[k] = new
+        # `last` is the new memory by now, `update` is from the old one. MIFA: the mean of the new memory. FedVARP: the mean
+        # of the old memory, corrected by the cohort.
         return omega @ last if self.kind == "mifa" else update
 
     def step(self, params, update, state=None):

@@ -39,6 +39,8 @@ class PowerOfChoice:
         m, sizes = check_participants(m, view.clients), client_sizes(view)
         d = check_int("candidates", self.candidates or min(2 * m, view.clients), m, view.clients)
         candidates = successive_sample(sizes, d, rng)
+        # Losses are rounded, so that rounding errors, which differ between machines, do not decide who is worst. The sort
+        # is stable: of equal losses the one drawn first comes first.
         losses = round_to_grid(view.losses(candidates))
         worst = candidates[np.argsort(-losses, kind="stable")[:m]]
         return Cohort(worst, np.full(m, 1 / m))

@@ -272,6 +272,8 @@ def _check_record(out: Path, options: dict[str, str], rounds: int) -> None:
             f"--out {out} is there, and no record of a run says of which settings: {advice}"
         ) from error
     changed = [key for key in {**settings, **options} if settings.get(key) != options.get(key)]
+    # "of" is the digest of the data and of the user's files. It changes with other settings, such as the task, so it is
+    # named only if no other setting differs.
     changed = [key for key in changed if key != "of"] or changed
     if changed:
         key = changed[0]

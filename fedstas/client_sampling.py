@@ -413,6 +413,6 @@ class Stratified:
         s = stratify_clients(self, view, m, rng)
         spreads = np.ones_like(s.spreads) if self.allocation == "proportional" else s.spreads
         if self.spread == "variance":
-            spreads = spreads**2
+            spreads = spreads**2  # S_h as the paper's text reads; Neyman's rule has the deviation
         norms = s.norms if self.selection == "norm" else np.ones(view.clients)
         return draw_stratified(Strata(s.labels, norms, spreads), m, rng, replace=self.replace)

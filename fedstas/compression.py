@@ -125,11 +125,18 @@ def _round_midpoints(centres: np.ndarray, centred: np.ndarray) -> np.ndarray:
 
 
 def _needs_centring(x: np.ndarray, d: int) -> np.ndarray:
-    """Return which of R sorted gradients of d entries [R] are far from zero relative to their interquartile
-    range, or have entries whose squares or sums would leave the range of floats."""
+    """Return which of R gradients [R] are far from zero relative to their interquartile range, or have entries whose
+    squares or sums could leave the range of floats.
+
+    Args:
+        x: the gradients [R, at least d], each sorted in its first d entries.
+        d: the number of entries of a gradient.
+    """
     low, first, middle, third, high = x[:, [0, d // 4, d // 2, 3 * d // 4, d - 1]].T.astype(float)
     largest = np.maximum(-low, high)
     extreme = largest > MAX_SUMMABLE
+    # Squares are computed in float64. Those of tiny float64 entries could underflow to 0; those of float32 entries, which
+    # are at least 2^-149, cannot.
     if x.dtype == np.float64:
         extreme |= (largest > 0) & (largest < 1 / MAX_SUMMABLE)
     return extreme | (np.abs(middle) > MAX_OFFSET * (third - first))
@@ -278,16 +285,20 @@ def _optimise_cuts(edges: np.ndarray, prefix: PrefixSums, levels: int) -> np.nda
 
 
 def _cell_gains(s: np.ndarray, n: np.ndarray, to: slice, buffer: np.ndarray) -> tuple:
-    """Compute by how much each possible cell lowers the objective, [from, to, R], for cells that end in the slice `to`.
+    """Compute the gains of all possible cells that end in the slice `to`.
 
-    That is s^2 / n for a cell of n entries with sum s, where the row's mean is subtracted; -inf for a cell that
-    ends before it begins.
+    The gain of a cell of n entries with sum s is s^2 / n. By so much the sum of its squared errors falls if its level is
+    its own mean s / n instead of 0, the row's mean, which the caller has subtracted. It is -inf if the cell would not
+    begin before its end.
 
     Args:
         s: sums of the entries before each candidate [E + 1, R].
         n: counts of these entries [E + 1, R].
         to: the candidates at which the cells end.
-        buffer: memory for the gains, and for a scratch array of the same shape, which is returned too.
+        buffer: memory for the two results.
+
+    Returns:
+        The gains [from, to, R]; and a scratch array of the same shape, which the caller may overwrite.
     """
     shape = (to.stop - 1, to.stop - to.start, s.shape[1])  # a cell begins before the last end
     gain, size = buffer[:, : np.prod(shape)].reshape(2, *shape)
@@ -295,6 +306,7 @@ def _cell_gains(s: np.ndarray, n: np.ndarray, to: slice, buffer: np.ndarray) -> 
     gain *= gain
     np.subtract(n[to], n[: len(gain), None], out=size)
     gain /= np.maximum(size, 1, out=size)
+    # Cells that begin before `to.start` end after they begin: only the others can be impossible.
     begin, end = np.ogrid[to.start : to.stop - 1, to]
     gain[to.start :] += np.where(begin < end, 0, -np.inf)[:, :, None]
     return gain, size

@@ -24,7 +24,10 @@ T = TypeVar("T")
 def int_field(
     default: int | None, low: int = 1, high: float = math.inf, *, optional=False, later=False
 ) -> Any:
-    """Declare a field that is a whole number in low..high, or if `optional` None."""
+    """Declare a field that is a whole number in low..high, or if `optional` None.
+
+    `later`: the field was added after runs were recorded (see `_field`).
+    """
 
     def check(name: str, value) -> int | None:
         return None if optional and value is None else check_int(name, value, low, high)
@@ -35,7 +38,10 @@ def int_field(
 def float_field(
     default, low: float, high: float = math.inf, *, optional=False, later=False, **ends
 ) -> Any:
-    """Declare a field that is a number in (low, high], or if `optional` None; `ends` as in `errors.check_float`."""
+    """Declare a field that is a number in (low, high], or if `optional` None; `ends` as in `errors.check_float`.
+
+    `later`: the field was added after runs were recorded (see `_field`).
+    """
 
     def check(name: str, value) -> float | None:
         return None if optional and value is None else check_float(name, value, low, high, **ends)
@@ -44,7 +50,10 @@ def float_field(
 
 
 def choice_field(default: str, *others: str, later=False) -> Any:
-    """Declare a field that is one of these words; the first is the default."""
+    """Declare a field that is one of these words; the first is the default.
+
+    `later`: the field was added after runs were recorded (see `_field`).
+    """
     allowed = dict.fromkeys((default, *others))
 
     def check(name: str, value) -> str:
@@ -55,7 +64,7 @@ def choice_field(default: str, *others: str, later=False) -> Any:
 
 
 def bool_field(default: bool, *, later=False) -> Any:
-    """Declare a field that is True or False."""
+    """Declare a field that is True or False; `later`: it was added after runs were recorded (see `_field`)."""
     return _field(default, errors.check_bool, later)
 
 

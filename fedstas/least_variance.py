@@ -512,13 +512,16 @@ class LeastVariance:
         if view.clients <= m:
             return np.arange(view.clients), omega, omega
         state, answers, tau2 = view.state_of(self), None, 0.0
+        # `every`: rounds between two partitions; `asked_every`: between two requests for features; None: once.
         every = asked_every = self.restratify_every or None
         if "updates" in self.features:
+            # The server has new updates in each round without asking; sketches beside them are asked for once.
             every, asked_every = every or 1, None
         if self.features != "updates":
             store = state.gradients if self.features == "gradients" else state.answers
             answers = store.get(view.round, asked_every, lambda: self.ask(view))
         if self.noise or self.draws == "norm":
+            # tau^2 changes with each round's updates, and the partition with it.
             tau2, every = self.estimate_tau2(view, answers), 1
         by_norm = self.draws == "norm" and np.isfinite(tau2)
 
@@ -527,12 +530,16 @@ class LeastVariance:
             length = np.square(z).sum(1)
             noise = np.full(len(z), tau2 if self.noise and np.isfinite(tau2) else 0.0)
             if self.features == "updates":
+                # Of a client that has sent none z is 0. With the mean |z|^2 as its noise it counts as far from the others
+                # as two clients with uncorrelated updates are from each other on average.
                 silent = ~view.last_updates().any(axis=1)
                 noise[silent] = length[~silent].mean() if not silent.all() else 1.0
             if not by_norm:
                 return max_cut_strata(omega, z, length + noise, m), omega
+            # Draws by q = omega s: the points are a = z / s and b = 1, so that a pair costs q_k q_l times
+            # |a_k - a_l|^2 plus both rests 1 - |a|^2, the share of tau^2. The floor of s keeps every p above 0.
             variance = length + tau2
-            s = np.sqrt(np.maximum(variance, 2.0**-20 * variance.mean()))  # no client at p = 0
+            s = np.sqrt(np.maximum(variance, 2.0**-20 * variance.mean()))
             return max_cut_strata(omega * s, z / s[:, None], np.ones(len(z)), m), omega * s
 
         return *state.partition.get(view.round, every, compute), omega

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from copy import deepcopy
 
 import numpy as np
@@ -289,11 +290,13 @@ def test_the_runs_of_a_sweep_are_told_apart_by_average_and_rounds(recorded):
     keys = {tables.run_key(one) for one in SWEEP}
     assert len(keys) == len({hash(one) for one in SWEEP}) == 3
     assert keys == {tables.record_key(who) for who in records.identities(recorded).values()}
-    assert sweeps.estimate(SWEEP[2]) > sweeps.estimate(
-        sweeps.Run("digits", "dirichlet", 0.1, "md", 0, rounds=4, eval_every=4)
-    )
     with pytest.raises(InputError, match="eval_rounds is 0"):
         sweeps.Run("digits", "dirichlet", 0.1, "md", 0, eval_rounds=(0,))
+
+
+def test_more_evaluated_rounds_are_estimated_to_take_longer():
+    fewer = replace(SWEEP[2], eval_rounds=())
+    assert sweeps.estimate(SWEEP[2]) > sweeps.estimate(fewer)
 
 
 @pytest.mark.parametrize("average", [0.9, "tail"])

@@ -197,7 +197,7 @@ def test_the_designs_are_unbiased_with_m_distinct_clients(view, design, m):
     np.testing.assert_allclose(
         inclusion, proportional_inclusion(np.array(SIZES) * norms, m), rtol=1e-5
     )
-    assert server.asked == 1
+    assert server.asked == 1  # the first draw asks for the gradients, all others remember them
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=repr)

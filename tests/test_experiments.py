@@ -62,8 +62,8 @@ def list_files(folder):
 def test_a_sweep_records_every_run_once(quick_sweep):
     frame = records.load(quick_sweep)
     assert set(frame.method) == set(experiments.MAIN_METHODS)
-    assert frame.groupby("run").size().tolist() == [3] * len(RUNS)
-    assert len(list_files(quick_sweep)) == 2 * frame.run.nunique()
+    assert frame.groupby("run").size().tolist() == [3] * len(RUNS)  # evaluated in three rounds
+    assert len(list_files(quick_sweep)) == 2 * frame.run.nunique()  # a table and a sidecar
     assert not [p for p in list_files(quick_sweep) if p.name.startswith(".")]
     assert frame.settings.nunique() == len(experiments.MAIN_METHODS)
 

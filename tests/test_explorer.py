@@ -336,14 +336,17 @@ def test_sliders_change_text_and_figures(browse):
       report("drawn", [...document.querySelectorAll(".explorer svg")].map((s) => s.getAttribute("aria-label").length));
     """
     document = browse(drive)
+    # Seats of four strata by rounding: first with the default spreads, then with 0.2 as the fourth.
     assert reported_value(document, "start")[:4] == ["2", "3", "4", "1"]
     first = reported_value(document, "first")
     assert first["rounded"] == ["2", "3", "5", "0", "infinite"]
     assert "gives stratum 4 no seat: none of those clients can ever be drawn" in first["text"]
-    assert first["figures"] == ["none"] * 7
+    assert first["figures"] == ["none"] * len(explorer.FIGURES)  # instruments replace all figures
+    # Two strata and 12 participants.
     sizes, spreads = explorer.SIZES[:2], explorer.SPREADS[:2]
     expected = [str(k) for k in allocation.neyman(sizes, spreads, 12)]
     assert reported_value(document, "two")[:2] == expected
+    # Ten clients of 600 examples; the size cap 100 lets none report more than 99, the cap 601 lets all report 600.
     sd = round(explorer.summarise_size_estimate(600, 100, 3.0, 10)["sd"])
     sentence = f"Mean 990 where 6,000 examples are, standard deviation {sd}"
     assert sentence in reported_value(document, "estimate")
@@ -354,16 +357,18 @@ def test_sliders_change_text_and_figures(browse):
     )
     assert "Mean 6,000 where 6,000" in reported_value(document, "wide")
     assert "clips" not in reported_value(document, "wide")
+    # Ten reports of epsilon 3, the bound without delta and the smaller one with it; then 99 reports without delta.
     tight = explorer.compose_epsilon(3, 100, 10, explorer.DELTA)
     assert f"cost ε = 30, or {tight:.1f} if δ = 0.00001 is allowed" in reported_value(
         document, "ten"
     )
     assert "99 fresh reports of ε = 3 cost ε = 297." in reported_value(document, "all")
+    # Every slider is reached by the keyboard, and has one label and its value in words.
     assert all(reach == [0, 1, True] for reach in reported_value(document, "reach"))
-    assert (
-        len(reported_value(document, "reach")) == 1 + 2 + 2 + 2 * 8 + 1 + 2 + 4 + 4
-    )  # sliders, by part
-    assert min(reported_value(document, "drawn")) > 40
+    # Sliders by part, in the order of `explorer.FIGURES`; two of allocation's are for all strata, two for each of eight.
+    sliders = 1 + 2 + (2 + 2 * 8) + 1 + 2 + 4 + 4
+    assert len(reported_value(document, "reach")) == sliders
+    assert min(reported_value(document, "drawn")) > 40  # characters of a drawing's description
 
 
 # press(part, words) clicks the button of these words; says(part) returns the text under the instrument.

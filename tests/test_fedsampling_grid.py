@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 TABLE, TOPICS_ABLATIONS, MNIST_ABLATIONS = (
     f"fedsampling-{rest}" for rest in ("topics", "topics-ablations", "mnist-ablations")
 )
+# (method, epsilon): FedSampling with the true total, and with private sizes of the usual epsilon 3.
 ARMS = (("fedavg", ""), ("md", ""), ("fedsampling", "None"), ("fedsampling", "3.0"))
 
 
@@ -65,13 +66,16 @@ def test_each_of_five_size_spreads_has_ten_seeds_on_mnist_and_on_topics():
 
 def test_each_client_sampling_has_ten_seeds_on_topics():
     runs = experiments.runs(TABLE, "paper") + experiments.runs(TOPICS_ABLATIONS, "paper")
-    usual = [
+    with_default_settings = [
         r
         for r in runs
         if r.partition == "natural" and not r.network and "size_cap" not in r.overrides
     ]
     names = ("fedavg", "fedavg-unbiased", "md", "fedsampling")
-    seeds = {m: sorted(r.seed for r in usual if get_arm(r) in ((m, ""), (m, "3.0"))) for m in names}
+    seeds = {
+        m: sorted(r.seed for r in with_default_settings if get_arm(r) in ((m, ""), (m, "3.0")))
+        for m in names
+    }
     assert seeds == {m: [*range(10)] for m in names}
 
 

@@ -21,6 +21,11 @@ def server(view):
 
     class Levels(view):
         def centres(self, make, batch, levels):
+            """Return `make(gradient)` of every client, as `View.centres`.
+
+            Here a client's gradient is that of all its examples: a batch must hold them all, or it would be a mean over
+            batch means.
+            """
             assert batch >= SIZES.sum()
             self.asked += 1
             return np.stack([make(gradient) for gradient in self._gradients])

@@ -204,15 +204,19 @@ def test_distinct_uniform_is_distinct_of_equal_rows():
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 11))
 def test_both_allocations_of_theorem_3_satisfy_proposition_1_and_its_bound_on_rows(sizes, m):
     sizes = sorted(sizes, reverse=True)
-    counts, proof = clustered.counts_by_size(sizes, m).tolist(), theory.theorem_3_counts(sizes, m)
+    counts = clustered.counts_by_size(sizes, m).tolist()
+    of_the_proof = theory.theorem_3_counts(sizes, m)
     assert theory.satisfies_proposition_1(counts, sizes, m)
-    assert theory.satisfies_proposition_1(proof, sizes, m)
+    assert theory.satisfies_proposition_1(of_the_proof, sizes, m)
     assert theory.printed_algorithm_1(sizes, m, REPAIRS_1) == counts
+    # A client is in at most floor(m p_k) + 2 rows.
     for k, column in zip(sizes, zip(*counts, strict=True), strict=True):
         assert sum(x > 0 for x in column) <= m * k // sum(sizes) + 2
+    # Clients fill row after row, a staircase: n clients over m rows have at most n + m - 1 cells.
     assert sum(x > 0 for row in counts for x in row) <= len(sizes) + m - 1
+    # In the proof's scheme client k fills floor(m p_k) rows alone.
     for i, k in enumerate(sizes):
-        assert sum(row[i] == sum(sizes) for row in proof) >= m * k // sum(sizes)
+        assert sum(row[i] == sum(sizes) for row in of_the_proof) >= m * k // sum(sizes)
 
 
 def test_the_total_variance_of_weights_agrees_with_the_reference_for_three_schemes():

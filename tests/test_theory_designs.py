@@ -273,7 +273,9 @@ def test_the_gain_of_strata_is_between_minus_within_variance():
     for w in product(range(3), repeat=4):
         strata = (w[:2], w[2:])
         n, m = 4, 2
+        # sum N_h (mean_h - mean)^2
         between = sum(2 * (F(sum(h), 2) - F(sum(w), 4)) ** 2 for h in strata)
+        # sum (1 - N_h / N) S_h^2: two of four are 1/2, and S_h^2 of two numbers is half their squared difference
         inside = sum(F(1, 2) * F((h[0] - h[1]) ** 2, 2) for h in strata)
         gain = (1 - F(m, n)) / (m * (n - 1)) * (between - inside)
         assert (

@@ -122,11 +122,16 @@ class Verdicts:
         """Return the verdict on a claim, of the method as written."""
         return self.decided[claim][1].verdict
 
-    def box(self, title: str, *prefixes: str, but: str = "\n"):
-        """Return a folded box of the claims not shown yet whose ids have a prefix, except those that contain `but`."""
+    def box(self, title: str, *prefixes: str, but: str | None = None):
+        """Return a folded box of the claims not shown yet whose ids have a prefix, except those that contain `but`.
+
+        They count as shown from then on.
+        """
         from IPython.display import Markdown
 
-        chosen = [k for k in self.unshown if k.startswith(prefixes) and but not in k]
+        chosen = [
+            k for k in self.unshown if k.startswith(prefixes) and (but is None or but not in k)
+        ]
         rows = []
         for name in chosen:
             self.unshown.pop(name)
@@ -321,7 +326,10 @@ def tabulate_published(
 ) -> pd.DataFrame:
     """Tabulate the published values, each with the prediction interval of one more run of ours as coded.
 
+    The methods whose names end in `-authors-dec` are as the authors' code of December 2024 has them.
+
     Args:
+        frame: our recorded runs, one row for each evaluated round of each.
         rounds: of `theirs`; the last is None, which stands for the mean of the last ten rounds.
         theirs: by method, the published accuracies (%) at these rounds.
         losses: by method, the published training loss at round 99.

@@ -239,8 +239,8 @@ def _format_difference(row: pd.Series) -> str:
 def accuracy_gains(runs: SchemeRuns, last: int = LAST) -> dict[str, float]:
     """Return the points of accuracy above MD, with their intervals.
 
-    The keys are `size`, `size_low`, `size_high`, the same of `similarity` and `target`, and of `short`: how far
-    Algorithm 2 is below the target.
+    The keys are `size`, `size_low`, `size_high`; the same of `similarity` and of `target`, the oracle that clusters by
+    majority label; and of `short`: how far Algorithm 2 (`similarity`) is below this oracle.
     """
     differences, summary = tables.paired_differences(runs.history, "test_accuracy", "md", last), {}
     for method in tuple(NAMES)[1:]:

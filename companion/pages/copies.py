@@ -158,7 +158,7 @@ def text_cells(
     """Return the cells of a text: Markdown, and `%%text` where it depends on the run.
 
     Args:
-        asserted: words that the chapter's code asserts.
+        asserted: words that the chapter's code checks with `expect`; a text that holds one depends on the run.
         tags: of all cells.
     """
     from nbformat.v4 import new_code_cell, new_markdown_cell, new_output

@@ -99,7 +99,10 @@ def _shrink(runs: list[Run], profile: str) -> list[Run]:
 
 
 def rates(profile: str) -> list[Run]:
-    """Every arm at every rate on the tuning seeds, evaluated in each third of the last thirty rounds."""
+    """Return runs of every arm at every rate on the tuning seeds, evaluated in every third of the last thirty rounds.
+
+    These are ten rounds: 271, 274, ..., 298. `profile`: as in `_shrink`.
+    """
     return _shrink(
         [
             _run(setting, arm, lr, seed, tuple(WINDOWS[ROUNDS][::3]))

@@ -250,7 +250,11 @@ class FedAvgWithDesign(FedAvg):
     def _combine(
         self, weights: dict[int, float], trained: dict[int, dict[str, np.ndarray]]
     ) -> ArrayRecord:
-        """Return the current model plus the weighted sum of updates; of statistics, the weighted mean."""
+        """Return the current model plus the weighted sum of updates.
+
+        Of arrays that are no parameters (batch norm's statistics, counters in whole numbers) it is the weighted mean of
+        the participants' arrays, rounded where the type is of whole numbers.
+        """
         total, result = sum(weights.values()), {}
         for name, now in self._arrays.items():
             start = now.astype(np.float64)

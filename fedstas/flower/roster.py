@@ -103,6 +103,8 @@ class Roster:
         from the first round that starts after their answer.
         """
         end = time.monotonic() + self._patience
+        # In `_silent` None is in place of a message: the node has answered wrongly. Those of an earlier round are asked once
+        # more in this one.
         retry = {node for node, hello in self._silent.items() if hello is None}
         while True:
             self._present = set(self._grid.get_node_ids())
@@ -114,8 +116,8 @@ class Roster:
                 node = waiting.get(reply.metadata.reply_to_message_id)
                 if node is not None:
                     self._register(node, reply)
-            bad = {node for node, hello in self._silent.items() if hello is None}
-            answered = len(self._present & (set(self._client_of) | bad))
+            invalid = {node for node, hello in self._silent.items() if hello is None}
+            answered = len(self._present & (set(self._client_of) | invalid))
             if not wait or answered >= self._expected:
                 return
             if time.monotonic() > end:

@@ -232,7 +232,11 @@ def errors(
         np.add.at(squares[i], cohort.clients, w**2)  # a client drawn twice trains twice
 
     def squared_errors(factor: float) -> np.ndarray:
-        """Compute the expected squared error of each cohort [draws] if its weights are multiplied by `factor`."""
+        """Compute the expected squared error of each cohort [draws] if its weights w are multiplied by `factor`.
+
+        It is |sum_k (factor w_k - omega_k) u_k|^2 of the clients' mean updates u_k, plus the variance of the
+        participants' updates about these means; the expectation is over the batches of local training.
+        """
         off = factor * weights - state.omega
         return (off @ state.gram * off).sum(1) + factor**2 * squares @ state.noise
 

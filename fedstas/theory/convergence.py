@@ -204,7 +204,11 @@ class Bound(NamedTuple):
 
 
 def decreasing_step_bound(clients: Quadratics, draws, distance: float, rounds: int) -> Bound:
-    """Bound the error with the decreasing learning rates 2 / (mu (t + gamma)), by the corrected Theorem 2.
+    """Bound E |W_t - W*|^2 by v / (t + gamma), with the learning rates 2 / (mu (t + gamma)), by the corrected Theorem 2.
+
+    There gamma = 2 Lambda / mu, so that no rate is above 1 / Lambda, and v = max(8 noise / mu^2, gamma |W_0 - W*|^2). A round
+    with the rate eta adds at most 2 eta^2 noise; for the rates above that is 8 noise / (mu (t + gamma))^2. Chapter 4f has
+    the proof.
 
     Args:
         draws: each client's expected number of draws in a round, nu [N].

@@ -85,10 +85,17 @@ def size_estimator_moments(
     support: Sequence[int] | None = None,
     inverse: bool = True,
 ) -> SizeEstimator:
-    """Compute the mean, variance, P(estimate <= 0) and E[1/estimate] of eq. 5.7, exactly.
+    """Compute the mean, variance, P(estimate <= 0) and E[1/estimate] of the estimate of eq. 5.7, exactly.
 
-    `sizes` are already in 1..M-1 (or in `support`); alpha a Fraction, a string like "101/625", or a number.
-    Without `inverse`, E[1/estimate] is None: it takes most of the time.
+    The estimate is (R - (1 - alpha) M N / 2) / alpha, R the sum of the N clients' reports.
+
+    Args:
+        sizes: the true sizes of the clients [N], in 1..M-1 (or in `support`).
+        size_cap: M.
+        alpha: the probability that a report is the true size, else it is uniform on `support`; a Fraction, a string like
+            "101/625", or a number.
+        support: the possible random reports, by default 1..M-1.
+        inverse: whether to compute E[1/estimate], which takes most of the time; without it that is None.
     """
     alpha, size_cap = _check_alpha(alpha), check_int("size_cap", size_cap, 3, MOST)
     if not isinstance(sizes, Iterable):

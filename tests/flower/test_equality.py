@@ -128,6 +128,7 @@ def test_label_counts_are_asked_once_and_only_where_they_may_be(nodes, train):
 @pytest.mark.parametrize(
     "name, m",
     [
+        # 11 clients have data. With 14, more than there are, MD draws some twice, and the other takes all.
         *((name, 11) for name in ("fedstas-least-variance", "poisson", "cyclic", "k-vib")),
         *((name, 14) for name in ("fedstas-least-variance", "md")),
     ],

@@ -288,12 +288,14 @@ def spread_of_draws(
     strata: tuple = ((-1, 5, 6), (-1, -1, 1, 1)),
     rule: Callable = _neyman,
 ) -> Evidence:
-    """Check whether the S_h of eq. 3.5 minimises the variance when clients are drawn by norm (Sec. 3.2).
+    """Check whether draws allocated by S_h (eq. 3.5) have the least variance when clients are drawn by norm (Sec. 3.2).
+
+    S_h is the standard deviation of one uniform draw.
 
     `rule` allocates by the variances of one uniform draw in each stratum.
     """
     m, n = 2, [len(s) for s in strata]
-    one = [theory.per_draw(w, np.abs(w)) for w in strata]
+    per_draw_moments = [theory.per_draw(w, np.abs(w)) for w in strata]
     share = [Fraction(a, sum(n)) for a in n]
 
     def variance(draws_per_stratum, spreads):
@@ -302,11 +304,12 @@ def spread_of_draws(
             a**2 * v / k for a, v, k in zip(share, spreads, draws_per_stratum, strict=True) if v
         )
 
-    hh, plain = [x.hansen_hurwitz for x in one], [x.plain for x in one]
+    hh = [x.hansen_hurwitz for x in per_draw_moments]
+    plain = [x.plain for x in per_draw_moments]
     equal = in_proportion(n, m)
     rows, worse = [], []
     for name, spreads in (("Hansen–Hurwitz", hh), ("plain mean", plain)):
-        by_uniform = rule([x.uniform for x in one], n, m)
+        by_uniform = rule([x.uniform for x in per_draw_moments], n, m)
         by_draws = _neyman(spreads, n, m)
         v = [variance(k, spreads) for k in (by_uniform, by_draws, equal)]
         worse.append(v[0] > v[1] * (1 + 1e-9))
@@ -314,17 +317,19 @@ def spread_of_draws(
             {
                 "estimator, p by norm": name,
                 "variance per draw": ", ".join(map(str, spreads)),
-                "S² (uniform)": ", ".join(str(x.uniform) for x in one),
+                "S² (uniform)": ", ".join(str(x.uniform) for x in per_draw_moments),
                 "draws by S": ", ".join(f"{k:.3f}" for k in by_uniform),
                 "V": f"{float(v[0]):.4f}",
                 "draws by the spread of a draw": ", ".join(f"{k:.3f}" for k in by_draws),
                 "V, least": f"{float(v[1]):.4f}",
             }
         )
-    uniform = [x.uniform for x in one]
-    v = [variance(k, uniform) for k in (rule(uniform, n, m), equal)]
+    uniform = [x.uniform for x in per_draw_moments]
+    under_uniform = [variance(k, uniform) for k in (rule(uniform, n, m), equal)]
+    # It holds if nothing is better under draws by norm; it holds under a condition, uniform draws, if under these it is
+    # no worse than proportional allocation.
     return Evidence(
-        judge_theory(not any(worse), v[0] <= v[1] * (1 + 1e-9)),
+        judge_theory(not any(worse), under_uniform[0] <= under_uniform[1] * (1 + 1e-9)),
         ours=rows[0]["V"],
         note="If clients are drawn uniformly within strata. Under draws by norm the optimum replaces S_h by the standard deviation of one "
         "weighted draw, sqrt(sum_k d_k^2 / (N_h^2 p_k) - mean^2).",

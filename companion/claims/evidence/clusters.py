@@ -507,7 +507,8 @@ def representativity(claim: Claim, *, cases: list | None = None) -> Evidence:
 
 
 HALF = Fraction(1, 2)
-ONE_CLIENT = [[HALF, HALF, 0], [HALF, 0, HALF]]  # sizes 2, 1, 1: client 1 has p in both rows
+# Sizes 2, 1, 1. Client 1 has its p in every row, so that clustering changes nothing for its weight.
+ONE_CLIENT = [[HALF, HALF, 0], [HALF, 0, HALF]]
 EXAMPLE_GRADIENTS = (1, 0, 1, 0)  # scalar gradients of four equal clients
 MIXED_ROWS = [[HALF, HALF, 0, 0], [0, 0, HALF, HALF]]  # rows {1, 2}, {3, 4}: both gradients in each
 EQUAL_GRADIENT_ROWS = [[HALF, 0, HALF, 0], [0, HALF, 0, HALF]]  # rows {1, 3}, {2, 4}: one in each
@@ -547,7 +548,10 @@ def alternate_groups(sizes: list[int]) -> list[list[int]]:
 
 @cache
 def schemes() -> list[tuple[list[int], list, Weights, Weights]]:
-    """List (sizes, rows, exact weights, exact weights under MD) of every small scheme."""
+    """List (sizes, rows, exact weights, exact weights under MD) of every small scheme.
+
+    Rows have, for each draw, the probabilities of the clients; of the weights the exact moments are meant.
+    """
     result = []
     for sizes in federations(7, 4):
         for m in (1, 2, 3):

@@ -78,7 +78,14 @@ def lemma_3(claim: Claim, *, formula: Callable = cov.srs_covariance) -> Evidence
 
 
 def readings(setting=(4, 8, 4, 2), form: Callable = cov.lemma4_form) -> pd.DataFrame:
-    """Tabulate the exact covariance of each reading of Lemma 4 for four gradients, beside eq. 6.11 (`form`)."""
+    """Tabulate the exact covariance of each reading of Lemma 4 for four gradients, beside eq. 6.11.
+
+    A reading is one interpretation of the lemma's sentence as a design.
+
+    Args:
+        setting: n_k, n, n*, n̄.
+        form: eq. 6.11.
+    """
     printed = form(*setting[1:]).at(EXAMPLE)
     rows = [{"design": "eq. 6.11 as printed", "expects": "–", "covariance": text(printed)}]
     for reading, words in cov.READINGS.items():
@@ -129,15 +136,17 @@ def lemma_4(claim: Claim, *, form: Callable = cov.lemma4_form) -> Evidence:
     """Compare eq. 6.11 (`form`) with the covariance of every reading, and check whether it is a covariance matrix at all."""
     result, example = matches(form), readings(form=form)
     equal_everywhere = result["equal"] == result["settings"]
+    # whether eq. 6.11 is the covariance of some reading at least where n̄ and n* are 2 or more
     part = (result["equal, n̄, n* ≥ 2"] == result["settings, n̄, n* ≥ 2"]).any()
-    semidefinite = sum(form(*s[1:]).is_covariance(s[0]) for s in grid())
+    semidefinite = sum(form(n, n_star, size).is_covariance(n_k) for n_k, n, n_star, size in grid())
+    n, n_star, size = 8, 4, 2  # as in `readings`
     note = (
         f"No covariance at {len(grid()) - semidefinite} of {len(grid())} small settings; none of "
         f"{len(cov.READINGS)} readings has it where n̄, n* ≥ 2. Bernoulli: p(1−p)/n̄² Σgg'; fixed size: Lemma 3."
     )
     return Evidence(
         judge_theory(bool(equal_everywhere.any()), bool(part)),
-        text(form(8, 4, 2).at(EXAMPLE)),
+        text(form(n, n_star, size).at(EXAMPLE)),
         note=note,
         table=example,
     )

@@ -488,18 +488,20 @@ def decide_everywhere(
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
         """Judge the method against every rival in every setting, and combine the verdicts."""
-        rows, verdicts, missing_note = [], [], ""
+        rows, with_substitutes, missing_note = [], [], ""
         for setting, rival in itertools.product(settings, rivals):
             row = (str(setting), rival)
             try:
                 values = differences(setting.runs(better, rival), better, rival)
             except MissingRuns as missing:
                 rows.append((*row, np.nan, np.nan, np.nan, missing.verdict))
-                verdicts.append(missing.verdict)
+                with_substitutes.append(missing.verdict)
                 missing_note = missing_note or f" {missing}."
                 continue
             judgement = judge_higher(values, unit)
-            verdicts.append(judgement.verdict)
+            with_substitutes.append(judgement.verdict)
+            # The papers name no network for CIFAR-100: these comparisons do not count for the verdict on the claim, but for
+            # the one on a substitute, our network.
             verdict = "no-data" if setting.task == "cifar100" else judgement.verdict
             rows.append((*row, judgement.mean, judgement.low, judgement.high, verdict))
         columns = ["setting", f"{better} against", unit, "low", "high", "verdict"]
@@ -511,7 +513,9 @@ def decide_everywhere(
                 " For CIFAR-100 no network is named: its rows are with the network that we tried."
             )
         verdict, ours = combine_verdicts(listed), f"{listed.count('agrees')} of {len(listed)}"
-        substitute = combine_verdicts(verdicts) if verdict == "no-data" and not missing_note else ""
+        substitute = ""
+        if verdict == "no-data" and not missing_note:
+            substitute = combine_verdicts(with_substitutes)
         return Evidence(verdict, ours, note=note, table=table, substitute=substitute)
 
     return decide

@@ -359,15 +359,15 @@ def expansion(
     rows, unbiased = [], {}
     for name, selection in designs.items():
         moments = theory.expansion_moments(UPDATES, _omega(), selection, DRAWS)
-        aim = moments.mean * factor / FACTOR
-        unbiased[name] = aim == target
+        expected = moments.mean * factor / FACTOR
+        unbiased[name] = expected == target
         pi = theory.inclusion_probabilities(selection, DRAWS)
         rows.append(
             {
                 "draws": name,
                 "probability of each client": ", ".join(map(str, pi)),
                 "target": str(target),
-                "mean": str(aim),
+                "mean": str(expected),
             }
         )
     return Evidence(
