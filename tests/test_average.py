@@ -2,8 +2,8 @@
 
 import json
 import math
-from dataclasses import replace
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
