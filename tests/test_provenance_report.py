@@ -228,7 +228,7 @@ def test_the_number_of_displays_of_recorded_runs_in_each_chapter():
         "05_experiments": 20,
         "06_clustered_sampling": 11,
         "07_fedsampling": 10,
-        "09_what_we_would_write": 6,
+        "09_what_we_would_write": 7,
         "10_which_design": 5,
         "10c_first_comparison": 17,
     }

@@ -21,7 +21,7 @@ from companion.runs import protocol, records, statistics, sweeps, tables
 from companion.runs.protocol import Arm
 from companion.runs.sweeps import Run
 from fedstas import methods
-from fedstas.errors import InputError, check_choice, check_float, check_int
+from fedstas.errors import DataError, InputError, check_choice, check_float, check_int
 from fedstas.sim import partition, simulation, tasks
 
 FILE = protocol.ROOT / "book" / "comparison.yml"
@@ -405,7 +405,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
     - `ratio`: the goal is the accuracy of the reference (the arm `setting.reference`) over the last tenth of the larger
       budget; the megabytes after which the run holds it (`megabytes_to_hold`), divided by those after which the reference
       does. `reached`: whether the run ever holds it; if not, the ratio is a lower bound;
-    - `megabytes`, `examples`: megabytes sent and examples processed by the end;
+    - `megabytes`, `examples`: megabytes sent and examples processed by the end; NaN for a run that diverged unevaluated;
     - `at_end`: whether the arm's rate lies at an end of those that were tried.
     """
     classes, window = setting.classes, setting.windows["large"]
@@ -416,6 +416,11 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
         if reference is None:
             continue
         budget = float(reference["megabytes"][-1])
+        if not budget:
+            raise DataError(
+                f"the run of {setting.reference} of seed {seed} in setting {setting.name} diverged before it was "
+                "evaluated, so that it sets no budget: tune it again"
+            )
         for model, metric in MODELS.items():
             goal = protocol.accuracy_at_budget(reference, "megabytes", budget, classes, metric)
             spent, reached = megabytes_to_hold(run, goal, budget, classes, metric)
@@ -441,8 +446,8 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
                     "rounds": 100 * (1 / classes if run["ended"].any() else at_end.mean()),
                     "ratio": spent / usual,
                     "reached": reached,
-                    "megabytes": run["megabytes"][-1],
-                    "examples": run["examples"][-1],
+                    "megabytes": run["megabytes"][-1] or np.nan,
+                    "examples": run["examples"][-1] or np.nan,
                     "at_end": arm in arms_at_end,
                 }
             )
@@ -460,7 +465,7 @@ def compare(table: pd.DataFrame, against: str) -> pd.DataFrame:
         One row per setting, model, arm and outcome: `seeds`, `mean`, `low`, `high`, `p`. Accuracies are differences in points;
         `ratio` is the geometric mean of the ratios of megabytes, its p that of its logarithm, and `reached` says in how many
         seeds both arms hold the goal (in the others the ratio is a bound). `holm` is p corrected over the ratios of the
-        averaged models of all settings of a family in the table: what is decided with.
+        averaged models of all settings of a family in the table: what is decided with; NaN for an arm without all seeds.
     """
     rows = []
     for (family, setting, model), part in table.groupby(["family", "setting", "model"], sort=False):
@@ -483,6 +488,8 @@ def compare(table: pd.DataFrame, against: str) -> pd.DataFrame:
     columns = ["family", "setting", "model", "arm", "outcome", "seeds", "mean", "low", "high", "p"]
     result = pd.DataFrame(rows, columns=[*columns, "reached"])
     decides = (result["outcome"] == "ratio") & (result["model"] == "average")
+    # An arm that is still being run does not enter its family yet.
+    decides &= result["seeds"] == result.groupby("setting")["seeds"].transform("max")
     deciding = result["p"].where(decides)
     return result.assign(holm=deciding.groupby(result["family"]).transform(statistics.holm))
 

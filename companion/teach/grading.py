@@ -310,9 +310,8 @@ def judge(name: str, record: dict, seed: int) -> tuple[str, str]:
             )
         if state == "results":
             return judge_results(name, record["results"], seed)
-    except (
-        Exception
-    ) as error:  # whatever a forged report makes of our own code, the others are graded
+    # Whatever a forged report makes of our own code, the others are graded.
+    except Exception as error:
         return "failed", f"its answer could not be read ({type(error).__name__})"
     return "failed", "its answer could not be read"
 

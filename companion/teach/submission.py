@@ -170,7 +170,7 @@ def main(job_file: str) -> None:
         for name, variable in cell["checks"]:
             if variable in shell.user_ns:
                 recorder.answer(name, shell.user_ns[variable])
-                recorder.evaluated[name] = shell.user_ns[variable]
+                recorder.evaluated[check.RENAMED.get(name, name)] = shell.user_ns[variable]
             elif error is not None:
                 recorder.write(answer=name, state="failed", message=describe(error))
         for name in cell["asks"] if error is not None else ():
