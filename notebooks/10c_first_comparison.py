@@ -20,7 +20,7 @@
 # This page is the evidence behind [chapter 10](10_which_design.ipynb) that came first: many designs on small networks, judged by the *last* model of a run. It stays as it was recorded. Where
 # you can average the server's models, follow chapter 10 instead, since most of what is gained here is gained by the average, too.
 #
-# Five of the statements on this page we no longer make: [what was wrong](#what-was-wrong-and-is-said-now).
+# Five of the statements on this page we no longer make: [what was wrong](#what-was-wrong).
 #
 # **Tune the learning rate first.** On MNIST it takes plain {term}`MD sampling <md>` from {glue:text}`ch10_at_old:.1f` to {glue:text}`ch10_at_best:.1f` % at
 # 950 MB. No choice of clients adds as much there.
@@ -707,6 +707,7 @@ print(protocol.format_report(settings, "digits"))
 design_comparison.show_rerun(mnist, "least-variance")
 
 # %% [markdown]
+# (what-was-wrong)=
 # ## What was wrong, and is said now?
 #
 # Five things, which a reader could have taken from an earlier edition of this book.
