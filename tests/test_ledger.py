@@ -457,14 +457,14 @@ def test_runs_that_are_not_recorded_are_pending_and_name_their_sweep(replace_run
     assert figures.mnist_fedstas(LEVEL).verdict == "pending"
 
 
-def test_a_claim_on_unavailable_data_has_no_data_until_the_file_and_the_runs_exist(
+def test_a_claim_on_unavailable_data_has_no_data_until_the_runs_exist_whatever_file_there_is(
     replace_runs, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     replace_runs(None)
     assert clustered.on_prox(LEVEL).verdict == "no-data"
     (tmp_path / "cifar10.npz").touch()
-    assert clustered.on_prox(LEVEL).verdict == "pending"
+    assert clustered.on_prox(LEVEL).verdict == "no-data"
     schemes = {"md": [0.3, 0.31, 0.32, 0.3, 0.3], "clustered-size": [0.4, 0.41, 0.42, 0.4, 0.4]}
     better = schemes | {"clustered-similarity": [0.5, 0.52, 0.54, 0.5, 0.5]}
     worse = schemes | {"clustered-similarity": [0.2, 0.2, 0.25, 0.2, 0.2]}
@@ -481,14 +481,16 @@ def test_the_sweeps_that_rows_recommend_exist(claims, monkeypatch, tmp_path):
 
     rows = [row for row in ledger.all_claims() if "/experiments_clustered.py" in row.source]
     notes = dict(zip(claims["id"], claims["note"], strict=True))
-    cifar = [row for row in rows if claims.set_index("id")["verdict"][row.id] == "no-data"]
+    verdicts = claims.set_index("id")["verdict"]
+    no_sweep = "clustered-fig-6-to-10-concentration"  # the command files, of which none is recorded
+    cifar = [row for row in rows if verdicts[row.id] == "no-data" and row.id != no_sweep]
     assert len(cifar) == 16
     for row in cifar:
         assert "`fedstas sweep clustered-cifar10 --profile paper --folder results`" in notes[row.id]
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     (tmp_path / "cifar10.npz").touch()
     evidence = [row.decide(row) for row in cifar]
-    assert {item.verdict for item in evidence} == {"pending"}
+    assert {item.verdict for item in evidence} == {"no-data"}
     notes_text = " ".join([*notes.values(), *(item.note for item in evidence)])
     assert set(re.findall(r"fedstas sweep (\S+)", notes_text)) <= set(declared.names())
 
@@ -511,7 +513,7 @@ def test_the_page_shows_core_claims_facts_and_verdicts_on_substitutes(monkeypatc
     def claim(name, verdict, fact=None, core=False, **more):
         empty = {"paper": "preprint", "place": "Sec. 1", "kind": "number", "statement": "So."}
         empty |= {"printed": "1", "ours": "2", "note": "", "columns": [], "table": []}
-        empty |= {"link": "05_experiments", "substitute": ""}
+        empty |= {"link": "05_experiments", "substitute": "", "slip": False}
         return empty | {"id": name, "verdict": verdict, "fact": fact, "core": core} | more
 
     claims = [
@@ -527,17 +529,18 @@ def test_the_page_shows_core_claims_facts_and_verdicts_on_substitutes(monkeypatc
 
     def run(directive, *arguments):
         instance = directive.__new__(directive)
-        instance.arguments, instance.ledger = arguments, lambda: document
+        instance.arguments, instance.ledger = [*arguments], lambda: document
         instance.state = SimpleNamespace(
             document=SimpleNamespace(settings=SimpleNamespace(env=env))
         )
         return instance.run()
 
-    (raw,) = run(page.LedgerBar)
-    core, every = raw.astext().split('<ul class="ledger-legend of-')[1:]
-    assert "Verdicts of 2 core claims: 1 agrees, 1 undecided" in raw.astext()
-    assert "Verdicts of all 4 rows, which state 3 facts: 1 agrees, 2 undecided, 1 no-data" in core
-    assert core.startswith("core") and '"verdict-chip verdict-undecided">2 undecided' in every
+    (core,), (every,) = run(page.LedgerBar, "core"), run(page.LedgerBar)
+    assert "Verdicts of 2 core claims: 1 agrees, 1 undecided" in core.astext()
+    assert 'class="ledger-legend of-core"' in core.astext()
+    every = every.astext()
+    assert "Verdicts of all 4 rows, which state 3 facts: 1 agrees, 2 undecided, 1 no-data" in every
+    assert '"verdict-chip verdict-undecided">2 undecided' in every
     key = re.search('<p class="ledger-key">(.+?)</p>', every)[1]
     assert re.findall("<em>(.+?)</em>: ", key) == ["agrees", "undecided", "no-data"]
     _, table = run(page.Ledger, "preprint")

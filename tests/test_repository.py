@@ -153,7 +153,10 @@ def test_git_holds_no_data_sets_and_no_generated_files():
 
 
 def test_git_holds_no_large_file():
-    assert [path.name for path in files() if path.stat().st_size > 2_000_000] == []
+    """Tables of thousands of recorded runs may be larger than other files."""
+    sizes = {path.relative_to(ROOT).as_posix(): path.stat().st_size for path in files()}
+    limits = {name: 4_000_000 if name.startswith("results/") else 2_000_000 for name in sizes}
+    assert [name for name, size in sizes.items() if size > limits[name]] == []
 
 
 def test_the_repositorys_address_is_only_in_the_configuration_and_the_readme():

@@ -6,7 +6,7 @@ import base64
 
 import numpy as np
 import pandas as pd
-from IPython.display import HTML
+from IPython.display import Markdown
 from matplotlib.figure import Figure
 
 from companion.pages import plots
@@ -139,7 +139,7 @@ def offer_download(table: pd.DataFrame, name: str):
     """Return a link under which the page itself holds a table, as a file of comma-separated values of this name."""
     content = base64.b64encode(table.to_csv(index=False).encode()).decode()
     link = f'<a download="{name}" href="data:text/csv;base64,{content}">{name}</a>'
-    return HTML(f"<p>{link}, {len(table):,d} rows</p>")
+    return Markdown(f"{link}, {len(table):,d} rows")  # as text, in the colours of the page
 
 
 def tabulate(table: pd.DataFrame, settings: dict[str, Setting]) -> pd.DataFrame:
