@@ -16,7 +16,7 @@
     const word = only && only.textContent.split(" ")[1];
     buttons.forEach((each) => each.setAttribute("aria-pressed", each === only));
     // Slips of the pen are folded, unless one verdict is chosen or a link leads to one.
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.querySelector(":target");
     document.querySelectorAll("details.ledger-slips").forEach((box) => {
       box.open = word !== null || (target !== null && box.contains(target));
     });

@@ -214,6 +214,26 @@ THOUSAND, BY_AUTHOR, BY_ROLE = "cifar10-features-1000", "newsgroups", "shakespea
 NATURAL = (BY_AUTHOR, BY_ROLE)  # the settings of the reader's endpoint
 SAVES, NO_SAVING = (UNLIKE, BY_AUTHOR), (FEATURES, TWENTY, THOUSAND, BY_ROLE)
 SILENT, SILENT_FEATURES = "newsgroups-silent-0.3", "cifar10-features-silent-0.3"
+LABEL_COUNTS = "least-variance, labels"
+# Differences to MD that the text has, by key: setting, model, outcome, arm.
+NUMBERS = {
+    "cifar10_features_0_01_ratio": (UNLIKE, "average", "ratio", RECOMMENDED),
+    "cifar10_features_0_01_points": (UNLIKE, "average", "large", RECOMMENDED),
+    "cifar10_features_0_01_early": (UNLIKE, "average", "small", RECOMMENDED),
+    "cifar10_features_raw_ratio": (FEATURES, "raw", "ratio", RECOMMENDED),
+    "mnist_ratio": ("mnist", "average", "ratio", RECOMMENDED),
+    "mnist_early": ("mnist", "average", "small", RECOMMENDED),
+    "mnist_raw_ratio": ("mnist", "raw", "ratio", RECOMMENDED),
+    "newsgroups_ratio": (BY_AUTHOR, "average", "ratio", RECOMMENDED),
+    "newsgroups_points": (BY_AUTHOR, "average", "large", RECOMMENDED),
+    "shakespeare_early": (BY_ROLE, "average", "small", RECOMMENDED),
+    "shakespeare_raw_points": (BY_ROLE, "raw", "large", RECOMMENDED),
+    "silent_ratio": (SILENT, "average", "ratio", RECOMMENDED),
+    "silent_points": (SILENT, "average", "large", RECOMMENDED),
+    "silent_labels": (SILENT, "average", "large", LABEL_COUNTS),
+    "silent_similarity": (SILENT, "average", "large", SIMILARITY),
+    "silent_features": (SILENT_FEATURES, "average", "ratio", RECOMMENDED),
+}
 ENDPOINT = 0.8  # of the best rival's megabytes
 DEAR = ("fedsts", "fedstas", "fedstas-unbiased", "scaffold", "power-of-choice")
 
@@ -292,17 +312,13 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
         table: as `comparison.outcomes` returns it, of all settings.
         gains: as `comparison.compare` returns them, against MD.
     """
-    numbers: dict[str, str | float] = {}
+    numbers: dict[str, str | float] = {
+        f"second_{key}": _format(
+            _row(gains, setting, model, outcome, arm), ".2f" if outcome == "ratio" else "+.1f"
+        )
+        for key, (setting, model, outcome, arm) in NUMBERS.items()
+    }
     ratios = gains[(gains["outcome"] == "ratio") & (gains["model"] == "average")]
-    for setting in (*SAVES, *NO_SAVING, "mnist"):
-        key = f"second_{setting.replace('-', '_').replace('.', '_')}"
-        numbers |= {
-            f"{key}_ratio": _format(_row(gains, setting, "average", "ratio"), ".2f"),
-            f"{key}_points": _format(_row(gains, setting, "average", "large"), "+.1f"),
-            f"{key}_early": _format(_row(gains, setting, "average", "small"), "+.1f"),
-            f"{key}_raw_ratio": _format(_row(gains, setting, "raw", "ratio"), ".2f"),
-            f"{key}_raw_points": _format(_row(gains, setting, "raw", "large"), "+.1f"),
-        }
     for setting in NATURAL:
         rival, row = compare_with_best_rival(table, setting)
         numbers |= {
@@ -324,30 +340,17 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
     most = most[(most["model"] == "average") & (most["arm"] == RECOMMENDED)]
     by_setting = most.set_index("setting")
     average = compute_average_gains(table[table["family"] == "planned"])
-    silent = {
-        f"second_silent_{name}": _format(_row(gains, SILENT, "average", outcome, arm), form)
-        for name, arm, outcome, form in (
-            ("ratio", RECOMMENDED, "ratio", ".2f"),
-            ("points", RECOMMENDED, "large", "+.1f"),
-            ("labels", "least-variance, labels", "large", "+.1f"),
-            ("similarity", SIMILARITY, "large", "+.1f"),
-        )
-    }
     rates = get_rates(table, SILENT)
-    silent |= {
-        "second_silent_features": _format(_row(gains, SILENT_FEATURES, "average", "ratio"), ".2f"),
-        "second_silent_labels_rate": rates["least-variance, labels"],
+    return numbers | {
+        "second_silent_labels_rate": rates[LABEL_COUNTS],
         "second_silent_md_rate": rates["md"],
         "second_silent_sketch_rate": rates[RECOMMENDED],
-    }
-    of_seven_tasks = {
         "second_author_p": float(_row(gains, BY_AUTHOR, "average", "ratio")["holm"]),
         "second_unlike_p": float(_row(gains, UNLIKE, "average", "ratio")["holm"]),
         "second_author_share": 100 * by_setting.loc[BY_AUTHOR, "share"],
         "second_author_headroom": by_setting.loc[BY_AUTHOR, "headroom"],
         "second_average_most": average.max(),
     }
-    return numbers | silent | of_seven_tasks
 
 
 def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
@@ -367,7 +370,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
 
     ratio, early = get("average", "ratio"), get("average", "small")
     raw, similarity = get("raw", "ratio"), get("average", "large", SIMILARITY)
-    labels = get("average", "ratio", "least-variance, labels")
+    labels = get("average", "ratio", LABEL_COUNTS)
     hics = get("average", "large", "hics-fl")
     dear = {arm: get("average", "ratio", arm) for arm in DEAR}
     average = compute_average_gains(table[table["family"] == "planned"])
@@ -377,7 +380,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
     silent_features = _row(gains, SILENT_FEATURES, "average", "ratio")
     silent = {
         arm: _row(gains, SILENT, "average", "large", arm)
-        for arm in (RECOMMENDED, "least-variance, labels", SIMILARITY)
+        for arm in (RECOMMENDED, LABEL_COUNTS, SIMILARITY)
     }
     rates = get_rates(table, SILENT)
     planned = table[(table["family"] == "planned") & (table["model"] == "average")]
@@ -435,7 +438,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
             )
         ),
         "silent rates": bool(
-            rates["least-variance, labels"] == rates[SIMILARITY] < rates["md"] < rates[RECOMMENDED]
+            rates[LABEL_COUNTS] == rates[SIMILARITY] < rates["md"] < rates[RECOMMENDED]
         ),
         "silent features": bool(silent_features["low"] < 1 < silent_features["high"]),
         "recorded": seeds == {s: 20 if s == BY_AUTHOR else 10 for s in (*SAVES, *NO_SAVING)},

@@ -482,6 +482,15 @@ def limited_loss(claim: Claim) -> Evidence:
     )
 
 
+def _gains_over_fedsts(*settings: Setting) -> dict[str, pd.Series]:
+    """Return, by setting, the paired differences of FedSTaS's accuracy to FedSTS's, a value for each seed."""
+    gains = {}
+    for setting in settings:
+        wide = tables.pivot_seeds(setting.runs("fedstas", "fedsts"), METRICS[0])
+        gains[str(setting)] = (wide["fedstas"] - wide["fedsts"]).dropna()
+    return gains
+
+
 @claim(
     "journal-1-particularly",
     paper="journal",
@@ -496,10 +505,7 @@ def limited_loss(claim: Claim) -> Evidence:
 @verdict_if_missing
 def gains_with_skew(claim: Claim) -> Evidence:
     """Judge whether FedSTaS gains over FedSTS where clients differ most, and more than IID."""
-    gains = {}
-    for setting in (IID, FIXED, SKEWED):
-        wide = tables.pivot_seeds(setting.runs("fedstas", "fedsts"), METRICS[0])
-        gains[str(setting)] = (wide["fedstas"] - wide["fedsts"]).dropna()
+    gains = _gains_over_fedsts(IID, FIXED, SKEWED)
     table = pd.DataFrame(
         [(name, *statistics.mean_interval(v)) for name, v in gains.items()],
         columns=["setting", "points", "low", "high"],
@@ -528,10 +534,7 @@ def gains_with_skew(claim: Claim) -> Evidence:
 @verdict_if_missing
 def amplifies(claim: Claim) -> Evidence:
     """Judge whether FedSTaS gains over FedSTS at 0.001, and more than at 0.01."""
-    gains = {}
-    for setting in (FIXED, SKEWED):
-        wide = tables.pivot_seeds(setting.runs("fedstas", "fedsts"), METRICS[0])
-        gains[str(setting)] = (wide["fedstas"] - wide["fedsts"]).dropna()
+    gains = _gains_over_fedsts(FIXED, SKEWED)
     at_01, at_001 = gains.values()
     gain, more = judge_higher(at_001, "points"), judge_higher((at_001 - at_01).dropna(), "points")
     verdict = statistics.combine_verdicts((gain.verdict, more.verdict))
