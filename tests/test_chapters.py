@@ -170,6 +170,25 @@ def test_a_run_writes_the_page_with_its_provenance(clone):
     assert "papermill" not in json.loads(page.read_text(encoding="utf-8"))["metadata"]
 
 
+def test_parameters_and_imports_are_one_folded_cell_at_the_end_of_the_page():
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+    def cell(source, *tags):
+        return new_code_cell(source, metadata={"tags": list(tags)})
+
+    set_up = cell("a = 1", "parameters"), cell("a = 2", "injected-parameters")
+    others = cell("b = a"), cell("c = b", "hide-input")
+    title, question = new_markdown_cell("# A title"), new_markdown_cell("## A question")
+    nb = new_notebook(cells=[title, *set_up, cell("import d", "hide-input"), question, *others])
+    chapters.move_set_up_to_end(nb)
+    assert [c.source for c in nb.cells[:-1]] == ["# A title", "## A question", "b = a", "c = b"]
+    assert nb.cells[-1].source == "a = 1\n\na = 2\n\nimport d"
+    assert nb.cells[-1].metadata["tags"] == ["hide-input"]
+    without = new_notebook(cells=[title, *others])
+    chapters.move_set_up_to_end(without)
+    assert without.cells == [title, *others]
+
+
 @pytest.mark.slow
 def test_a_failing_chapter_is_named_with_its_line_and_leaves_no_file(clone):
     with pytest.raises(chapters.ChapterError) as failure:

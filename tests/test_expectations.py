@@ -121,7 +121,7 @@ def clone(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_failed_sentence_is_marked_in_a_readers_run_and_stops_the_build_at_the_defaults(clone):
     nb = nbformat.read(chapters.run("01", {"clients": 9}, progress=False), as_version=4)
-    assert "[fewer clients\nthan eight]{.not-here}" in nb.cells[3].source
+    assert "[fewer clients\nthan eight]{.not-here}" in nb.cells[1].source
     assert nb.cells[0].source.endswith("- “fewer clients than eight” (clients = 9)\n```\n")
     assert not any(cell.get("outputs") for cell in nb.cells)
     nb = nbformat.read(chapters.run("01", {"clients": 6}, progress=False), as_version=4)

@@ -209,6 +209,31 @@ def _remove_traces(nb) -> None:
         nb.update(from_dict(json.loads(text.replace(root + "/", "").replace(root, "."))))
 
 
+def move_set_up_to_end(nb) -> None:
+    """Move the parameters and the imports of an executed chapter to the end of its page, as one folded cell.
+
+    The set-up is what stands first among the code cells: the cells tagged `parameters` and `injected-parameters`, and
+    the hidden cell with the imports after them.
+    """
+    from nbformat.v4 import new_code_cell
+
+    set_up = []
+    for cell in nb.cells:
+        tags = {*cell.metadata.get("tags", [])}
+        if cell.cell_type == "code" and tags & {"parameters", "injected-parameters"}:
+            set_up.append(cell)
+        elif cell.cell_type == "code":
+            set_up += [cell] if set_up and "hide-input" in tags else []
+            break
+    if set_up:
+        nb.cells = [cell for cell in nb.cells if not any(cell is part for part in set_up)]
+        prompt = {"code_prompt_show": "Show the parameters and imports of this page"}
+        last = new_code_cell("\n\n".join(cell.source for cell in set_up))
+        last.outputs = [output for cell in set_up for output in cell.get("outputs", [])]
+        last.metadata |= {"tags": ["hide-input"], "mystnb": prompt}
+        nb.cells.append(last)
+
+
 def _load_inputs(effective: dict[str, Any]) -> None:
     """Load data, network, partition and design once, to report an invalid one before a kernel starts."""
     data = tasks.load(effective["task"], network=effective.get("network", ""))
@@ -289,6 +314,7 @@ def run(
         )
     expectations.mark(nb, failed)
     live_text.use_singular(nb)
+    move_set_up_to_end(nb)
     nb.metadata["fedstas"] = {
         "chapter": chapter,
         "profile": effective["profile"],
