@@ -1,6 +1,7 @@
 """The start page, Findings and README: the figure that decides, and what their sentences assert of recorded runs.
 
-`python -m companion.pages.landing_page book/chapters` draws the figure and stops at a sentence that does not hold.
+`python -m companion.pages.landing_page book/chapters` draws the figure, writes chapter 10's tree of questions as JSON, and
+stops at a sentence that does not hold.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from companion.pages import design_comparison, plots, saved_bytes
+from companion.pages import decision_tree, design_comparison, plots, saved_bytes
 from companion.runs import comparison, protocol, statistics, tables
 from fedstas.errors import InputError
 
@@ -74,9 +75,11 @@ def check_sentences(
 
 
 def main(folder: str | Path) -> None:
-    """Draw the figure, for the page and for README; `InputError` names a sentence that does not hold."""
+    """Draw the figure, for the page and for README, and write the tree of questions; `InputError` names a sentence that
+    does not hold."""
     results = design_comparison.load_results(protocol.read())
-    outcomes = saved_bytes.load(comparison.read(), comparison.load_runs())
+    settings, recorded = comparison.read(), comparison.load_runs()
+    outcomes = saved_bytes.load(settings, recorded)
     sentences = check_sentences(results, outcomes)
     if false_sentences := [words for words, holds in sentences if not holds]:
         raise InputError(f"the front pages say what is not so: {'; '.join(false_sentences)}")
@@ -86,6 +89,9 @@ def main(folder: str | Path) -> None:
     draw_figure(outcomes).savefig(page, metadata={"Date": None})
     white = {"facecolor": "white", "dpi": 200, "metadata": {"Software": None}}
     draw_figure(outcomes).savefig(readme, **white)
+    gains = comparison.compare(outcomes, "md")
+    tree = decision_tree.build(outcomes, gains, settings, recorded)
+    (Path(folder) / decision_tree.FILE).write_text(decision_tree.as_json(tree), encoding="utf-8")
 
 
 if __name__ == "__main__":

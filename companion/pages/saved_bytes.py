@@ -213,6 +213,7 @@ FEATURES, UNLIKE, TWENTY = "cifar10-features", "cifar10-features-0.01", "cifar10
 THOUSAND, BY_AUTHOR, BY_ROLE = "cifar10-features-1000", "newsgroups", "shakespeare"
 NATURAL = (BY_AUTHOR, BY_ROLE)  # the settings of the reader's endpoint
 SAVES, NO_SAVING = (UNLIKE, BY_AUTHOR), (FEATURES, TWENTY, THOUSAND, BY_ROLE)
+RAW_SAVES = (FEATURES, UNLIKE, THOUSAND, "mnist")  # where strata save bytes between last models
 SILENT, SILENT_FEATURES = "newsgroups-silent-0.3", "cifar10-features-silent-0.3"
 LABEL_COUNTS = "least-variance, labels"
 # Differences to MD that the text has, by key: setting, model, outcome, arm.
@@ -413,7 +414,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
             0.5 < raw[s]["mean"] < 0.8
             and raw[s]["high"] < 0.9
             and raw[s]["reached"] == raw[s]["seeds"]
-            for s in (FEATURES, UNLIKE, THOUSAND, "mnist")
+            for s in RAW_SAVES
         ),
         "raw role": bool(raw[BY_ROLE]["low"] < 1 < raw[BY_ROLE]["high"]),
         "early": all(early[s]["low"] > 0 for s in (FEATURES, UNLIKE, BY_AUTHOR, "mnist")),

@@ -1,0 +1,230 @@
+"""Which design should you use: chapter 10's questions, and what each advice gained and cost in the recorded runs.
+
+`build` returns the nodes with their numbers, `as_json` the same as plain data for the page
+that one can click through, and `draw` the figure. `python -m companion.pages.landing_page FOLDER` writes `decision-tree.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from companion.pages import plots, saved_bytes
+from companion.runs import comparison
+from companion.runs.comparison import Setting
+from companion.runs.records import Record
+
+FILE = "decision-tree.json"
+PAGE = "10_which_design"  # the chapter that the links lead to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A question with its answers, or an advice.
+
+    `gain` and `cost` are sentences with numbers of the recorded comparison. `link` is an anchor in chapter 10,
+    and `method` the name for `--method` of what is advised, "" for none. `answers` are pairs of an answer and the key of
+    the node that it leads to; an advice has none, or one that goes on.
+    """
+
+    key: str
+    text: str
+    gain: str = ""
+    cost: str = ""
+    link: str = ""
+    method: str = ""
+    answers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_question(self) -> bool:
+        """Whether there is something to decide."""
+        return len(self.answers) > 1
+
+
+def build(
+    outcomes: pd.DataFrame,
+    gains: pd.DataFrame,
+    settings: Mapping[str, Setting],
+    recorded: list[Record],
+) -> dict[str, Node]:
+    """Return the nodes by key, the first question first, with the numbers of the recorded runs.
+
+    Args:
+        outcomes: as `saved_bytes.load` returns them, of all settings.
+        gains: as `comparison.compare` returns them, against MD.
+        settings: of the comparison, by name.
+        recorded: its runs.
+    """
+    numbers = saved_bytes.compute_rate_gain(settings[saved_bytes.FEATURES], recorded)
+    added = numbers["rate_accuracy"] - numbers["rate_small_accuracy"]
+    tuning = comparison.load_curves(settings[saved_bytes.FEATURES], recorded, tuning=True)
+    tuning_runs = tuning.loc[tuning["arm"] == "md", "run"].nunique()
+    average = saved_bytes.compute_average_gains(outcomes[outcomes["family"] == "planned"]).max()
+    rows = gains[(gains["outcome"] == "ratio") & (gains["family"] != "silence")]
+    ratios = rows.set_index(["model", "arm", "setting"])["mean"].to_dict()
+
+    def get_ratio(setting: str, arm: str = saved_bytes.RECOMMENDED, model: str = "average") -> str:
+        return f"{ratios[model, arm, setting]:.2f}"
+
+    raw = [ratios["raw", saved_bytes.RECOMMENDED, s] for s in saved_bytes.RAW_SAVES]
+    tasks = [s for m, arm, s in ratios if (m, arm) == ("average", saved_bytes.RECOMMENDED)]
+    same = [ratios["average", saved_bytes.RECOMMENDED, s] for s in saved_bytes.NO_SAVING]
+    silent = [
+        value
+        for (m, arm, _), value in ratios.items()
+        if (m, arm) == ("average", saved_bytes.SIMILARITY)
+    ]
+    nodes = [
+        Node(
+            key="tuned",
+            text="Have you tuned the learning rate with MD sampling, at the number of participants that you ask?",
+            link="which-tune",
+            answers=(("yes", "average"), ("no", "tune")),
+        ),
+        Node(
+            key="tune",
+            text="Tune it first: three rates, more while the best is at an end",
+            gain=f"{added:+.1f} points for MD on CIFAR-10 features, from rate {numbers['rate_small']:g} to {numbers['rate']:g}",
+            cost=f"{tuning_runs} runs, once, for both schedules and two seeds",
+            link="which-tune",
+            method="md",
+            answers=(("then", "average"),),
+        ),
+        Node(
+            key="average",
+            text="Can you deploy an average of the server's models, in place of the last one?",
+            gain=f"up to {average:+.1f} points for MD",
+            cost="nothing is sent, and training stays as it is",
+            link="which-average",
+            answers=(("yes", "ask"), ("no", "last")),
+        ),
+        Node(
+            key="last",
+            text="Take least-variance strata",
+            gain=f"{min(raw):.2f} to {max(raw):.2f} times MD's megabytes on {_count(len(raw))} of {_count(len(tasks))} tasks, "
+            "between last models",
+            cost="64 numbers (256 bytes) a client, once",
+            link="which-average",
+            method="fedstas-least-variance",
+        ),
+        Node(
+            key="ask",
+            text="Can each client send 64 numbers, once, and may the server see them?",
+            link="which-ask",
+            answers=(("yes", "unlike"), ("no", "nothing")),
+        ),
+        Node(
+            key="nothing",
+            text="Take MD, or clustered sampling by similarity if the server may see single updates",
+            gain=f"{min(silent):.2f} to {max(silent):.2f} times MD's megabytes by similarity; every interval holds 1",
+            cost="nothing is sent; no secure aggregation with clustered sampling",
+            link="which-ask",
+            method="clustered-similarity",
+        ),
+        Node(
+            key="unlike",
+            text="How many participants has a round, and how heterogeneous are the clients?",
+            link="which-unlike",
+            answers=(
+                ("few, and a round misses most classes", "strata"),
+                ("many, or similar clients", "md"),
+            ),
+        ),
+        Node(
+            key="strata",
+            text="Take least-variance strata",
+            gain=f"{get_ratio(saved_bytes.UNLIKE)} times MD's megabytes on CIFAR-10 features at 0.01, "
+            f"{get_ratio(saved_bytes.BY_AUTHOR)} on newsgroups, {get_ratio('mnist')} on MNIST",
+            cost="64 numbers (256 bytes) a client, once; no secure aggregation",
+            link="which-unlike",
+            method="fedstas-least-variance",
+        ),
+        Node(
+            key="md",
+            text="Take MD sampling",
+            gain=f"strata would need {min(same):.2f} to {max(same):.2f} times its megabytes; every interval holds 1",
+            cost="nothing, and it works under secure aggregation",
+            link="which-unlike",
+            method="md",
+        ),
+    ]
+    return {node.key: node for node in nodes}
+
+
+def _count(number: int) -> str:
+    """Write a small number as a word."""
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return words[number] if number < len(words) else str(number)
+
+
+def as_json(nodes: Mapping[str, Node]) -> str:
+    """Return the tree as JSON: `start`, the key of the first question, `page`, and the `nodes` by key."""
+    content = {"start": next(iter(nodes)), "page": PAGE}
+    return json.dumps(
+        content | {"nodes": {key: asdict(node) for key, node in nodes.items()}},
+        indent=1,
+        ensure_ascii=False,
+    )
+
+
+WRAP = {"question": 20, "advice": 33, "bold": 31}  # characters in a line
+LINE, MARGIN, DROP = 0.155, 0.09, 0.42  # inches: a line of 9 points, inside a box, between two questions
+LEFT, RIGHT = 1.52, 1.88  # inches: the questions' right edge, and where advice begins
+
+
+def _write_advice(answer: str, advice: Node) -> list[tuple[str, dict]]:
+    """Return the lines of an advice with the answer that leads to it, each with its font."""
+    lines = [(line, {"style": "italic"}) for line in textwrap.wrap(f"{answer}:", WRAP["advice"])]
+    lines += [(line, {"weight": "bold"}) for line in textwrap.wrap(advice.text, WRAP["bold"])]
+    for text in (f"Gain: {advice.gain}.", f"Cost: {advice.cost}."):
+        lines += [(line, {}) for line in textwrap.wrap(text, WRAP["advice"])]
+    return lines
+
+
+def draw(nodes: Mapping[str, Node]) -> Figure:
+    """Draw the tree: questions in boxes below each other, and right of each the advice that ends there."""
+    questions = [node for node in nodes.values() if node.is_question]
+    rungs = []  # lines of a question, lines right of it, and the words on the arrow to the next question
+    for node in questions:
+        ends = [(answer, nodes[to]) for answer, to in node.answers if not nodes[to].is_question]
+        on = [answer for answer, to in node.answers if nodes[to].is_question]
+        lines: list[tuple[str, dict]] = []
+        for answer, advice in ends:
+            lines += [("", {})] if lines else []
+            lines += _write_advice(answer, advice)
+        words = f"{on[0]}, {node.gain}" if on and node.gain else "".join(on)
+        rungs.append((textwrap.wrap(node.text, WRAP["question"]), lines, words))
+    heights = [
+        max(LINE * len(left) + 2 * MARGIN + DROP, LINE * len(right) + 2 * MARGIN + 0.12)
+        for left, right, _ in rungs
+    ]
+    size = (plots.WIDTH, sum(heights))
+    figure = plt.figure(figsize=size, layout="none")
+    ax = figure.add_axes((0, 0, 1, 1), xlim=(0, size[0]), ylim=(size[1], 0))
+    ax.axis("off")
+    arrow = {"arrowstyle": "->", "color": plots.GREY, "lw": 1.2}
+    top = 0.02
+    for (left, right, words), height in zip(rungs, heights, strict=True):
+        bottom = top + LINE * len(left) + 2 * MARGIN
+        box = plt.Rectangle((0.02, top), LEFT, bottom - top, fill=False, ec=plots.BLACK, lw=1)
+        ax.add_patch(box)
+        for row, line in enumerate(left):
+            ax.text(0.1, top + MARGIN + LINE * (row + 0.5), line, fontsize=9, va="center")
+        for row, (line, font) in enumerate(right):
+            y = top + MARGIN + LINE * (row + 0.5)
+            ax.text(RIGHT, y, line, fontsize=9, va="center", **font)
+        y = top + MARGIN + LINE / 2
+        ax.annotate("", (RIGHT - 0.04, y), (0.02 + LEFT, y), arrowprops=arrow)
+        if words:
+            ax.annotate("", (0.2, top + height), (0.2, bottom), arrowprops=arrow)
+            for row, line in enumerate(textwrap.wrap(words, WRAP["question"])):
+                y = bottom + 0.13 + LINE * row
+                ax.text(0.3, y, line, fontsize=9, va="center", style="italic")
+        top += height
+    return figure
