@@ -42,7 +42,7 @@ def test_links_lead_to_anchors_of_the_chapter(nodes):
 
 
 def test_numbers_are_those_of_the_records(nodes, recorded):
-    settings, runs, outcomes, gains = recorded
+    settings, runs, outcomes, _ = recorded
     is_changed = (outcomes["arm"] == "least-variance") & (outcomes["setting"] == "mnist")
     half = outcomes.assign(ratio=outcomes["ratio"].where(~is_changed, outcomes["ratio"] / 2))
     changed = decision_tree.build(half, comparison.compare(half, "md"), settings, runs)

@@ -174,7 +174,11 @@ def as_json(nodes: Mapping[str, Node]) -> str:
 
 
 WRAP = {"question": 20, "advice": 33, "bold": 31}  # characters in a line
-LINE, MARGIN, DROP = 0.155, 0.09, 0.42  # inches: a line of 9 points, inside a box, between two questions
+LINE, MARGIN, DROP = (
+    0.155,
+    0.09,
+    0.42,
+)  # inches: a line of 9 points, inside a box, between two questions
 LEFT, RIGHT = 1.52, 1.88  # inches: the questions' right edge, and where advice begins
 
 
