@@ -49,8 +49,12 @@ class View(Protocol):
     def sketch_vectors(self, vectors, size: int) -> np.ndarray:
         """Sketches [n, size] of vectors [n, P] that the server has, with the signs of `sketches`; it asks nobody."""
 
-    def output_gradients(self) -> np.ndarray:
-        """The `output_layer` of every client's gradient of its local loss at w_t, float32 [N, P_out]."""
+    def output_gradients(self, share: float = 1.0, cap: int | None = None) -> np.ndarray:
+        """The `output_layer` of every client's gradient of its local loss at w_t, float32 [N, P_out].
+
+        With a `share` below 1 or a `cap` it is that of the mean loss on one random batch, of `share` of the client's
+        examples, rounded, at most `cap` and at least one.
+        """
 
     @property
     def output_layer(self) -> slice:

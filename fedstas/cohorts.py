@@ -525,8 +525,8 @@ class _LoopView(ServerView):
         filled = [(0, 0)] * (vectors.ndim - 1) + [(0, size - vectors.shape[-1])]
         return np.pad(vectors, filled).astype(np.float32)
 
-    def output_gradients(self) -> np.ndarray:
-        """See `View`."""
+    def output_gradients(self, share: float = 1.0, cap: int | None = None) -> np.ndarray:
+        """See `View`; whether gradients are those of one batch is a matter of who gives them."""
         vectors = self._vectors("output_gradients", "gradient of the last layer")
         return np.stack([*vectors]).astype(np.float32)
 

@@ -24,6 +24,7 @@ from fedstas.aggregation import (
     UpdateMemoryServer,
 )
 from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
+from fedstas.authors_2025 import Authors2025, Authors2025PrivateSample, Authors2025Sample
 from fedstas.balanced import Balanced
 from fedstas.biased import Cyclic, DivFL, PowerOfChoice
 from fedstas.class_balance import ClassBalance
@@ -349,6 +350,29 @@ _PACKAGE = (
         AuthorsPrivateRate(),
         description="fedstas-authors-dec with the total of all clients estimated anew from private reports in each round.",
         settings=(*_AS_CODED, "epsilon", "size_cap"),
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedsts-authors-2025",
+        Authors2025(),
+        description="FedSTS as the authors' code of 2025 has it: strata of last-layer gradients on one batch.",
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas-authors-2025",
+        Authors2025(),
+        Authors2025Sample(),
+        description="FedSTaS as the authors' code of 2025 has it: fedsts-authors-2025 and floor(n_k p) examples.",
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas-dp-authors-2025",
+        Authors2025(),
+        Authors2025PrivateSample(),
+        description="fedstas-authors-2025 with the total estimated anew from private reports in each round.",
         unbiased_for="none",
         secure_aggregation="no",
     ),

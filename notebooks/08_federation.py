@@ -112,8 +112,9 @@ plots.set_page_style()
 # `fedstas-unbiased-dp` for ten rounds, in Flower's simulation and on five SuperNodes. They ask for the same cohorts and, to float tolerance, the same model.
 # All other methods are compared over messages that are turned into bytes and back.
 #
-# Seven methods are refused: `target`, because no server of real nodes can know their labels, `centralised`, and `fedstas-dp-authors-dec`, which is called
-# private and asks for true sizes. `hics-fl` needs the last layer's place, and the server has no network. `scaffold`, `cluster-fedvarp` and `fednova` ask
+# Ten methods are refused: `target`, because no server of real nodes can know their labels, `centralised`, and `fedstas-dp-authors-dec`, which is called
+# private and asks for true sizes. `hics-fl` needs the last layer's place, and the server has no network. The three methods `*-authors-2025`
+# need gradients of the last layer, which nodes do not send. `scaffold`, `cluster-fedvarp` and `fednova` ask
 # clients or server for more than these messages hold. A design of your own runs as it does in the simulation. A server that remembers updates (`fedvarp`, `mifa`)
 # weighs them by sizes, or by $1/N$ where the design hides sizes. It is refused in methods that hide only how many examples a client draws.
 #

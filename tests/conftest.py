@@ -126,7 +126,7 @@ class View:
     def sketch_vectors(self, vectors, size):
         return signed_sums(vectors, size, np.random.default_rng(0))
 
-    def output_gradients(self):
+    def output_gradients(self, share=1.0, cap=None):
         return self._gradients[:, :1]
 
     def label_counts(self, epsilon=None):

@@ -37,10 +37,16 @@ EXCEPTIONS = {
     ("fedprox", "prox"): 0.1,
     ("fedstas-unbiased-dp", "n_star"): None,
     ("fedstas-least-variance", "epsilon"): None,
+    # the values of that code
+    **{(f"{m}-authors-2025", "n_star"): 2500 for m in ("fedstas", "fedstas-dp")},
+    ("fedstas-dp-authors-2025", "size_cap"): 300,
 }
-RESTRATIFY_EVERY = dict.fromkeys(
-    ("fedstas-unbiased", "fedstas-unbiased-dp", "cube", "local-pivotal"), 10
-) | {"fedstas-least-variance": 0}
+CODE_OF_2025 = tuple(f"{m}-authors-2025" for m in ("fedsts", "fedstas", "fedstas-dp"))
+RESTRATIFY_EVERY = (
+    dict.fromkeys(("fedstas-unbiased", "fedstas-unbiased-dp", "cube", "local-pivotal"), 10)
+    | dict.fromkeys(CODE_OF_2025, 20)
+    | {"fedstas-least-variance": 0}
+)
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -101,6 +107,7 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         "draws": "norm",
         "features": "updates",
         "sketch_size": 16,
+        "min_examples": 3,
         "delta": 1e-6,
         "clip": 0.5,
         "noise": True,

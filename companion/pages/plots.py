@@ -91,6 +91,9 @@ METHODS = {  # colour and dash; related methods share a colour, and others have 
     "fedsts-authors-dec": ("#F0A070", "-"),
     "fedstas-authors-dec": (CODED, "-"),
     "fedstas-dp-authors-dec": (CODED, "--"),
+    "fedsts-authors-2025": ("#F0A070", ":"),
+    "fedstas-authors-2025": (CODED, ":"),
+    "fedstas-dp-authors-2025": (CODED, "-."),
     "fedsampling": (PURPLE, "-"),
     "fedadam": (BROWN, "-"),
     "fedyogi": (BROWN, "--"),
@@ -137,7 +140,7 @@ def _unlisted_style(method: str) -> tuple[str, str]:
 
 def version(method: str) -> str:
     """Return which version of FedSTaS a method is: `as written`, `as coded`, `corrected`; others are `baselines`."""
-    if method.endswith("-authors-dec"):
+    if method.endswith(("-authors-dec", "-authors-2025")):
         return "as coded"
     if method in ("fedsts", "fedstas", "fedstas-dp"):
         return "as written"

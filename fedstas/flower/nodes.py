@@ -191,9 +191,12 @@ class Nodes(Roster, Server):
         """Raise an `InputError`: the server does not have the network."""
         raise InputError("the server of real nodes has no network, and knows no last layer")
 
-    def output_gradients(self) -> np.ndarray:
+    def output_gradients(self, share: float = 1.0, cap: int | None = None) -> np.ndarray:
         """Raise an `InputError`: nodes do not send them."""
-        raise InputError("nodes do not send gradients of the last layer: use features='sketch'")
+        raise InputError(
+            "nodes do not send gradients of the last layer: use a design of sketches, as fedstas-least-variance with "
+            "features='sketch'"
+        )
 
     def norms(self) -> np.ndarray:
         """Ask every client for the norm of its gradient at w_t, [N]."""

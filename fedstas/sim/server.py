@@ -134,14 +134,30 @@ class Server(ServerView):
     def output_layer(self) -> slice:
         return models.output_layer(self.module)
 
-    def output_gradients(self) -> np.ndarray:
+    def output_gradients(self, share: float = 1.0, cap: int | None = None) -> np.ndarray:
         layer = self.output_layer
 
         def make(gradients) -> tuple[np.ndarray, int]:
             answer = np.stack([g[layer].cpu().numpy() for g in gradients])
             return self._finite("gradient", answer), answer[0].nbytes
 
-        return self._ask_gradients("output gradients", make).copy()
+        if share == 1 and cap is None:
+            return self._ask_gradients("output gradients", make).copy()
+        batches = self._gradient_batches(share, cap)
+        answer, size = make(engine.client_gradients(self.module, self._params, batches))
+        self.send_model(np.arange(self.clients))
+        self.charge(examples=len(batches.y), bytes_up=self.clients * size)
+        return answer
+
+    def _gradient_batches(self, share: float, cap: int | None) -> engine.Pool:
+        """Draw one batch of each client's examples, as `View.output_gradients` has it."""
+        share = check_float("share", share, 0, 1)
+        rows = []
+        for k, size in enumerate(self._data.sizes):
+            count = max(1, min(round(share * int(size)), int(size) if cap is None else cap))
+            rng = stream(self._seed, "gradient batch", k, self.round)
+            rows.append(self._data.offsets[k] + np.sort(rng.choice(size, count, replace=False)))
+        return engine.pool(self._data.x, self._data.y, rows)
 
     def label_counts(self, epsilon: float | None = None) -> np.ndarray:
         if self._classes is None:

@@ -23,6 +23,9 @@ REFUSED = {
     "target": "most frequent class",
     "fedstas-dp-authors-dec": "asks for true sizes",
     "hics-fl": "knows no last layer",
+    "fedsts-authors-2025": "gradients of the last layer",
+    "fedstas-authors-2025": "gradients of the last layer",
+    "fedstas-dp-authors-2025": "gradients of the last layer",
     "scaffold": "clients keep control variates",
     "cluster-fedvarp": "clusters all clients",
     "fednova": "numbers of local steps",
@@ -282,7 +285,7 @@ def test_the_readme_names_exactly_the_methods_that_are_refused():
     )
     first = text.split("methods are refused, each with a sentence:")[1].split(". So are", 1)[0]
     assert {n for n in methods.names() if f"`{n}`" in first} == set(REFUSED)
-    assert {7: "Seven"}[len(REFUSED)] + " methods are refused" in text
+    assert {10: "Ten"}[len(REFUSED)] + " methods are refused" in text
 
 
 def test_more_participants_than_clients_are_refused(nodes, train):
