@@ -40,7 +40,9 @@ def standardised_projections(gradients: np.ndarray, size: int) -> np.ndarray:
     """
     points = gradients.astype(np.float64)
     if (d := points.shape[1]) > size:
-        points = points @ stream(0, "Gaussian projection").standard_normal((d, size)) / math.sqrt(size)
+        points = (
+            points @ stream(0, "Gaussian projection").standard_normal((d, size)) / math.sqrt(size)
+        )
     return round_to_grid((points - points.mean(axis=0)) / (points.std(axis=0) + 1e-8))
 
 

@@ -16,7 +16,11 @@ class Known:
     """A view of clients whose gradients of the last layer and sizes are given, and which all report 50."""
 
     def __init__(self, gradients, sizes=None):
-        self.answer, self.clients, self.round = np.asarray(gradients, dtype=np.float32), len(gradients), 1
+        self.answer, self.clients, self.round = (
+            np.asarray(gradients, dtype=np.float32),
+            len(gradients),
+            1,
+        )
         self.sizes, self.asked, self.states = sizes, [], {}
 
     def output_gradients(self, share=1.0, cap=None):
@@ -31,7 +35,9 @@ class Known:
         return self.states.setdefault(type(design), StrataState())
 
 
-GRADIENTS = np.array([[0.0, 1], [0, 1.2], [0, 1.5], [9, 1], [9, 1.3]])  # two strata, of three and two clients
+GRADIENTS = np.array(
+    [[0.0, 1], [0, 1.2], [0, 1.5], [9, 1], [9, 1.3]]
+)  # two strata, of three and two clients
 SMALL_SIZES = np.array([1, 9, 9, 9, 9])
 
 
@@ -62,7 +68,9 @@ def test_mean_weights_are_those_of_all_cohorts_enumerated_and_not_the_clients_sh
         inclusion = successive_inclusion(s.norms[members] / s.norms[members].sum(), int(count))
         expected[members] = size / 5 * inclusion / count
     z = np.abs(weights.mean(0) - expected) / (weights.std(0) / np.sqrt(draws) + 1e-12)
-    assert z[weights.std(0) > 0].max() < 4.5  # in 1 of 30,000 seeds it is above, for one of five clients
+    assert (
+        z[weights.std(0) > 0].max() < 4.5
+    )  # in 1 of 30,000 seeds it is above, for one of five clients
     assert np.abs(expected - 1 / 5).max() > 0.02  # so that it is biased, whatever the sizes are
 
 
@@ -89,7 +97,12 @@ def test_the_projection_is_gaussian_the_same_for_all_runs_and_standardised():
 @pytest.mark.parametrize(
     ("sizes", "spreads", "m", "expected"),
     [
-        ([5, 5, 5], [3, 2, 1], 4, [2, 1, 1]),  # quotas 2, 4/3, 2/3: the largest remainder gets the last
+        (
+            [5, 5, 5],
+            [3, 2, 1],
+            4,
+            [2, 1, 1],
+        ),  # quotas 2, 4/3, 2/3: the largest remainder gets the last
         ([5, 5, 1], [1, 1, 0], 3, [2, 1, 0]),  # a stratum of one client has no spread, and no draw
         ([2, 9, 9], [90, 1, 1], 4, [2, 0, 0]),  # 3.6, .2, .2: cut at N_h, and two draws are lost
         ([2, 2, 2], [0, 0, 0], 2, [1, 1, 0]),  # no spreads: the first m strata
@@ -115,7 +128,10 @@ def test_a_sample_is_a_whole_share_without_replacement_and_one_example_at_least(
 
 
 def test_the_rate_is_that_of_the_participants_with_true_or_private_sizes():
-    view, cohort = Known(GRADIENTS, np.array([100, 1000, 4000, 7, 7])), Cohort(np.array([0, 2]), np.ones(2) / 2)
+    view, cohort = (
+        Known(GRADIENTS, np.array([100, 1000, 4000, 7, 7])),
+        Cohort(np.array([0, 2]), np.ones(2) / 2),
+    )
     np.testing.assert_allclose(Authors2025Sample(2050).rates(view, cohort), 0.5)
     assert Authors2025Sample().rates(view, Cohort(np.array([0]), np.ones(1))).tolist() == [1.0]
     # With M = 100 and reports of M/2 the estimate is their sum, 100.
@@ -128,7 +144,10 @@ def test_clients_below_the_threshold_are_skipped_and_sizes_that_leave_nobody_are
     for _ in range(50):
         cohort = Authors2025(strata=2, min_examples=5).draw(view, 5, rng)
         assert 0 not in cohort.clients and cohort.weights.sum() == pytest.approx(1)
-    with pytest.raises(InputError, match=r"^none of the \d clients drawn in round 1 has 10 examples, as min_ex.*lower"):
+    with pytest.raises(
+        InputError,
+        match=r"^none of the \d clients drawn in round 1 has 10 examples, as min_ex.*lower",
+    ):
         Authors2025(strata=2, min_examples=10).draw(view, 3, rng)
 
 
@@ -141,7 +160,9 @@ def test_strata_without_a_participant_do_not_count():
     np.testing.assert_allclose(cohort.weights, 0.5)
 
 
-def test_the_gradient_of_the_last_layer_is_that_of_one_batch_and_is_charged_as_such(digits, federation):
+def test_the_gradient_of_the_last_layer_is_that_of_one_batch_and_is_charged_as_such(
+    digits, federation
+):
     data = engine.pool(
         digits.train_x, digits.train_y, [federation.shards[k] for k in federation.with_data]
     )
