@@ -199,13 +199,14 @@ def test_printed_accuracies_stand_beside_ours_with_their_intervals(table_of_chap
     plt.close(figure)
 
 
-def test_methods_stand_beside_the_baseline_with_a_dot_for_each_metric(table_of_chapter_5):
+def test_methods_stand_beside_the_baseline_with_a_mark_for_each_setting(table_of_chapter_5):
     frames = {"one": table_of_chapter_5[table_of_chapter_5["partition"] == "dirichlet"]}
     frames["two"] = frames["one"][frames["one"]["method"].isin(["md", "strat"])]
     table = tables.compare_methods(frames, ("test_accuracy", "client_accuracy"))
     figure = ch05.draw_method_intervals(table)
-    dots = [[line for line in ax.lines if line.get_marker() == "o"] for ax in figure.axes]
-    assert [len(d) for d in dots] == [2 * 16, 2]
+    (ax,) = figure.axes
+    assert sum(line.get_marker() == "o" for line in ax.lines) == 16 + 1
+    assert [text.get_text() for text in ax.texts] == ["MD = 0", "one", "two"]
     label = next(iter(figure.axes[0].get_yticklabels()))
     assert label.get_text() == "FedSTS, as written"
     assert label.get_color() == plots.text_colour(plots.WRITTEN)

@@ -261,11 +261,6 @@ def draw_fig_2(frame: pd.DataFrame, theirs: dict, note: str) -> Figure:
     return _draw_on_runs(frame, curves, SHARES, note)
 
 
-def draw_fig_2_loss(frame: pd.DataFrame, note: str) -> Figure:
-    """Draw the published training losses on ours, a panel for each method."""
-    return _draw_on_runs(frame, PUBLISHED_LOSSES, "train_loss", note)
-
-
 def _draw_on_runs(frame: pd.DataFrame, published: dict, metric: str, note: str) -> Figure:
     """Draw published values at PUBLISHED_ROUNDS on our runs, a panel for each method."""
     parts = {name: (m, published[m]) for m, name in PAPER_NAMES.items()}
@@ -542,27 +537,32 @@ METHOD_ORDER = [m for m in METHOD_NAMES if m in experiments.TABLE_METHODS]
 
 
 def draw_method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Figure:
-    """Draw each method's difference to the baseline, a panel for each setting: full dots on the global test set, hollow
-    ones under the clients' class shares.
+    """Draw each method's difference to the baseline on the global test set: a row for each method, in it a mark for
+    each setting, full in the first and hollow in the others.
 
     Args:
         differences: as `tables.compare_methods` returns them.
     """
     names = [m for m in METHOD_ORDER if m != baseline]
     colours = [plots.VERSIONS[plots.version(m)].colour for m in names]
-
-    def draw(ax: Axes, part: pd.DataFrame) -> None:
-        """Draw the differences to a baseline by both accuracies into a panel."""
-        series = {}
-        for metric in METRICS:
-            rows = part[part["metric"] == metric].set_index("method").reindex(names)
-            rows = rows[["difference", "low", "high"]].set_axis([METHOD_NAMES[m] for m in names])
-            series[metric] = rows.rename(columns={"difference": "mean"})
-        styles = {GLOBAL: plots.Style("black"), SHARES: plots.Style("black", hollow=True)}
-        plots.intervals(ax, series, styles, colours=colours, reference=0)
-
-    parts = dict(list(differences.groupby("place", sort=False)))
-    return plots.panels(draw, parts, height=3.4, xlabel=f"points above {METHOD_NAMES[baseline]}")
+    series, styles = {}, {}
+    for place, part in differences.groupby("place", sort=False):
+        rows = part[part["metric"] == GLOBAL].set_index("method").reindex(names)
+        rows = rows[["difference", "low", "high"]].set_axis([METHOD_NAMES[m] for m in names])
+        styles[place] = plots.Style("black", hollow=bool(series))
+        series[place] = rows.rename(columns={"difference": "mean"})
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 4.8))
+    label = f"points of final accuracy above {METHOD_NAMES[baseline]}"
+    plots.intervals(ax, series, styles, colours=colours, reference=0, spread=0.36, xlabel=label)
+    top = {"xycoords": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+    plots.annotate(ax, 0, 1, f"{METHOD_NAMES[baseline]} = 0", "black", 0, 2, **top)
+    for place, rows in series.items():  # named in the first row that has a mark
+        marked = rows["high"].dropna()
+        if len(marked):
+            row = len(rows) - 1 - rows.index.get_loc(marked.index[0])
+            shift = -0.18 if styles[place].hollow else 0.18
+            plots.annotate(ax, marked.iloc[0], row + shift, str(place), colours[0], 4, fontsize=8)
+    return figure
 
 
 def tabulate_methods(comparison: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFrame:
@@ -882,10 +882,11 @@ def format_equal_size_gaps(differences: dict[str, tuple[float, float, float]]) -
 
 
 def draw_privacy(by_variant: pd.DataFrame) -> Figure:
-    """Draw the final accuracy over epsilon, a panel for each method, a line for each size cap; black, without privacy."""
+    """Draw the final accuracy over epsilon, which falls to the right: a panel for each method, in it a line for each
+    size cap, named at its end, and a labelled line for the method without privacy."""
     parts = {
-        "fresh reports, as written": ("fedstas-dp", "fedstas"),
-        "one report for good, corrected": ("fedstas-unbiased-dp", "fedstas-unbiased"),
+        "FedSTaS as written: a fresh report a round": ("fedstas-dp", "fedstas"),
+        "corrected FedSTaS: one report for good": ("fedstas-unbiased-dp", "fedstas-unbiased"),
     }
     plain = by_variant[by_variant["variant"] == Variant()].set_index("method")["mean"]
     settings = {
@@ -898,20 +899,26 @@ def draw_privacy(by_variant: pd.DataFrame) -> Figure:
     def draw(ax: Axes, pair: tuple[str, str]) -> None:
         """Draw the accuracy over epsilon for each cap into a panel."""
         method, without_privacy = pair
-        lines, colour = {}, plots.method_style(method).colour
+        lines, ends, colour = {}, {}, plots.method_style(method).colour
         for cap, offset in offsets.items():
             rows = runs[(runs["method"] == method) & (runs["size_cap"] == cap)]
             x = offset * rows["epsilon"].astype(float)
-            lines[f"M = {cap}"] = rows.set_index(x)[["mean", "low", "high"]].sort_index()
+            line = rows.set_index(x)[["mean", "low", "high"]].sort_index(ascending=False)
+            lines[f"M = {cap}"] = line
+            if len(line):
+                ends[f"M = {cap}"] = (0.46, line["mean"].iloc[-1], colour)
         styles = {n: plots.Style(colour, d) for n, d in zip(lines, ("-", "--", ":"), strict=True)}
-        lines["no privacy"] = pd.Series(plain[without_privacy], [0.5, 10.0])
-        styles["no privacy"] = plots.Style("black")
-        plots.curves(ax, lines, styles, band="bars", width=1.5, xscale="log")
+        axis = {"xscale": "log", "ylim": (28, 84)}
+        plots.curves(ax, lines, styles, band="bars", width=1.5, names=False, **axis)
+        ax.axhline(plain[without_privacy], color="black", lw=1)
+        ends["without privacy"] = (0.46, plain[without_privacy], "black")
+        ax.set_xlim(12, 0.42)
         ax.set_ylabel("global test set (%)")
         ax.set_xticks(experiments.EPSILONS, [f"{e:g}" for e in experiments.EPSILONS])
         ax.minorticks_off()
+        plots.name_ends(ax, ends)
 
-    return plots.panels(draw, parts, xlabel="epsilon of a report")
+    return plots.panels(draw, parts, xlabel="epsilon of a report: more privacy to the right")
 
 
 # Parts of the corrected method
@@ -1008,21 +1015,17 @@ def run_live(task, s) -> pd.DataFrame:
 
 
 def draw_live_runs(ends: pd.DataFrame) -> Figure:
-    """Draw the final accuracy of each live run, a row for each method, the runs of a seed joined.
+    """Draw the final accuracy of the live runs over their seeds, a line for each method, named at its end.
 
     Args:
         ends: final accuracy (%), a row for each seed and a column for each method.
     """
-    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.5))
-    rows = range(len(ends.columns))[::-1]
-    for seed, values in ends.iterrows():
-        ax.plot(values, rows, "o-", lw=0.7, ms=5, color=plots.DARK_GREY)
-        plots.annotate(ax, values.iloc[0], rows[0], f"{seed}", "black", 0, 9, ha="center")
-    ax.set_yticks(rows, [METHOD_NAMES[m] for m in ends.columns])
-    for label, method in zip(ax.get_yticklabels(), ends.columns, strict=True):
-        label.set_color(plots.text_colour(plots.VERSIONS[plots.version(method)].colour))
-    ax.set(xlabel="final accuracy, global test set (%)", ylim=(-0.5, len(rows)))
-    ax.grid(axis="y", visible=False)
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.9))
+    styles = {m: plots.method_style(m) for m in ends.columns}
+    styles = {m: style._replace(marker="o", label=METHOD_NAMES[m]) for m, style in styles.items()}
+    axis = {"xlabel": "seed", "ylabel": "global test set (%)", "xticks": list(ends.index)}
+    plots.curves(ax, {m: ends[m] for m in ends.columns}, styles, width=1.2, **axis)
+    ax.margins(x=0.05)
     return figure
 
 
