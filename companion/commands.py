@@ -198,6 +198,23 @@ def one_round(
         typer.echo(relative(path))
 
 
+@app.command(name="closed-form")
+def closed_form(
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--setting", help="cifar10-features, newsgroups, ...; all if not given"),
+    ] = None,
+    folder: Annotated[Path, option("where to record; the book's table is in results")] = RUNS,
+) -> None:
+    """Record heads of class means and of ridge regression, which need no training, against chapter 10's designs."""
+    from companion.runs import closed_form_heads
+
+    with recording(folder):
+        paths = closed_form_heads.record(setting, folder=folder)
+    for path in paths:
+        typer.echo(relative(path))
+
+
 @app.command()
 def pack(
     folders: Annotated[list[Path], typer.Argument(help="of sweeps, e.g. results/preprint")],

@@ -23,6 +23,7 @@ NAMES = {
     "one-round",
     "one-round-features",
     "one-round-renewal",
+    "closed-form",
     "comparison",
 }
 SWEEPS_OF_READER = {  # (module, function) -> the sweeps that it reads, whatever its arguments
@@ -30,6 +31,7 @@ SWEEPS_OF_READER = {  # (module, function) -> the sweeps that it reads, whatever
     ("one_rounds", "load"): {"one-round"},
     ("feature_errors", "load"): {"one-round-features"},
     ("feature_errors", "load_renewal"): {"one-round-renewal"},
+    ("closed_form_heads", "load"): {"closed-form"},
     ("design_comparison", "load_results"): {"which-design"},
     ("averaging_results", "accuracies"): {"averaging"},
     ("comparison", "load_runs"): {"comparison"},

@@ -23,6 +23,7 @@ COMMANDS = {
     records.ONE_ROUND: "fedstas one-round",
     records.FEATURE_ERRORS: "fedstas one-round --table features",
     records.RENEWAL_ERRORS: "fedstas one-round --table renewal",
+    records.CLOSED_FORM: "fedstas closed-form",
 }
 SWEEPS = (*experiments.SWEEPS, *COMMANDS)
 
@@ -74,7 +75,8 @@ def report(sweep: str, folder: str | Path = "results") -> dict[str, str]:
     """Report in words how a sweep's recorded runs were made: runs, commits, machines, command.
 
     `partitions` are the label counts of the papers' Fig. 1, which the sweep `preprint` records, too;
-    `one-round`, `one-round-features` and `one-round-renewal` are tables of one-round errors.
+    `one-round`, `one-round-features` and `one-round-renewal` are tables of one-round errors, and `closed-form` is one of
+    heads without training.
     """
     check_choice("sweep", sweep, SWEEPS)
     command = COMMANDS.get(sweep, f"fedstas sweep {sweep} --profile paper")

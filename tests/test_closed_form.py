@@ -1,0 +1,140 @@
+"""Heads in closed form: federated ones equal pooled ones, and clients pay for what they send."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import NearestCentroid
+
+from companion.runs import closed_form_heads, comparison
+from fedstas import closed_form
+from fedstas.errors import InputError
+from fedstas.sim import models, tasks
+
+CLASSES = 3
+
+
+def make_examples(n=60, d=5, seed=0):
+    """Return features and labels that are not in order."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(CLASSES, size=n)
+    return rng.normal(size=(n, d)) + np.eye(CLASSES, d)[y], y
+
+
+def sum_statistics(x, y, shards):
+    """Add the statistics of clients."""
+    parts = [closed_form.compute_statistics(x[s], y[s], CLASSES) for s in shards]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def test_the_federated_heads_are_the_pooled_ones_however_examples_are_dealt():
+    x, y = make_examples()
+    x = np.round(64 * x)  # whole numbers: sums are exact in any order
+    pooled = closed_form.compute_statistics(x, y, CLASSES)
+    by_class = [np.flatnonzero(y == c) for c in range(CLASSES)]
+    for shards in (np.array_split(np.arange(60), 7), by_class, np.arange(60)[:, None]):
+        total = sum_statistics(x, y, shards)
+        np.testing.assert_array_equal(
+            closed_form.ridge_head(total, 0.5), closed_form.ridge_head(pooled, 0.5)
+        )
+        np.testing.assert_array_equal(
+            closed_form.class_means_head(total), closed_form.class_means_head(pooled)
+        )
+
+
+def test_the_ridge_head_is_scikit_learns_ridge_regression_of_one_hot_labels():
+    x, y = make_examples()
+    head = closed_form.ridge_head(closed_form.compute_statistics(x, y, CLASSES), 2.0)
+    extended = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    theirs = Ridge(alpha=2.0, fit_intercept=False).fit(extended, np.eye(CLASSES)[y])
+    np.testing.assert_allclose(head, theirs.coef_.T, rtol=1e-9, atol=1e-12)
+
+
+def test_class_means_of_length_one_predict_the_nearest_centroid():
+    """Among centroids of one length, the nearest has the largest inner product."""
+    x = np.repeat(np.eye(CLASSES, 4), 5, axis=0) + 0.1 * np.random.default_rng(1).normal(
+        size=(15, 4)
+    )
+    y = np.repeat(np.arange(CLASSES), 5)
+    x /= np.linalg.norm([x[y == c].mean(0) for c in range(CLASSES)], axis=1)[y, None]
+    head = closed_form.class_means_head(closed_form.compute_statistics(x, y, CLASSES))
+    np.testing.assert_allclose(np.linalg.norm(head[:-1], axis=0), 1)
+    new = np.random.default_rng(2).normal(size=(50, 4))
+    theirs = NearestCentroid().fit(x, y).predict(new)
+    np.testing.assert_array_equal(closed_form.predict(head, new), theirs)
+
+
+def test_a_class_that_nobody_has_is_never_predicted():
+    x, y = make_examples()
+    some = y != 1
+    statistics = closed_form.compute_statistics(x[some], y[some], CLASSES)
+    head = closed_form.class_means_head(statistics)
+    assert 1 not in closed_form.predict(head, x)
+    with pytest.raises(InputError, match="a class without examples"):
+        closed_form.as_parameters(head)
+
+
+def test_a_head_as_parameters_is_a_start_of_the_linear_layer():
+    task = tasks.load("digits")
+    x, y = task.train_x.flatten(1).double().numpy(), task.train_y.numpy()
+    head = closed_form.ridge_head(closed_form.compute_statistics(x, y, task.classes), 1.0)
+    import torch
+
+    layer = torch.nn.Linear(x.shape[1], task.classes)
+    flat = torch.from_numpy(closed_form.as_parameters(head, scale=3.0))
+    assert flat.shape == models.flatten(layer).shape
+    weight, bias = flat[: layer.weight.numel()].view_as(layer.weight), flat[layer.weight.numel() :]
+    logits = torch.from_numpy(x).float() @ weight.T + bias
+    np.testing.assert_array_equal(logits.argmax(1).numpy(), closed_form.predict(head, x))
+    ours = 3.0 * (x @ head[:-1] + head[-1])
+    np.testing.assert_allclose(logits.numpy(), ours, atol=1e-4)
+
+
+@pytest.mark.parametrize("examples", [1, 4, 6, 50])
+def test_a_client_pays_for_the_numbers_of_the_triangular_factor(examples):
+    x = np.random.default_rng(0).normal(size=(examples, 5))
+    extended = np.concatenate([x, np.ones((examples, 1))], axis=1)
+    factor = np.linalg.qr(extended, mode="r")
+    numbers = np.triu(np.ones_like(factor)).sum()
+    gram = closed_form.compute_statistics(x, np.zeros(examples), 1).gram
+    np.testing.assert_allclose(factor.T @ factor, gram, atol=1e-12)  # the server loses nothing
+    means = closed_form.count_bytes_of_means(examples, 5, 2)
+    assert means == 4 * 2 * 6
+    assert closed_form.count_bytes_of_ridge(examples, 5, 2) == 4 * numbers + means
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": [0, 1]}, "3 rows of features and 2 labels"),
+        ({"labels": [0, 1, 3]}, "labels are"),
+        ({"features": [[1.0], [np.nan], [0.0]]}, "features"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    inputs = {"features": np.ones((3, 1)), "labels": [0, 1, 2], "classes": 3} | change
+    with pytest.raises(InputError, match=message):
+        closed_form.compute_statistics(**inputs)
+
+
+def test_statistics_of_other_shapes_do_not_add():
+    one, two = (closed_form.compute_statistics(np.ones((2, d)), [0, 1], 2) for d in (1, 2))
+    with pytest.raises(InputError, match="cannot be added"):
+        one + two
+
+
+def test_all_clients_statistics_give_the_same_accuracy_in_every_partition(monkeypatch):
+    setting = comparison.read()["cifar10-features"]
+    object.__setattr__(setting, "task", "digits")
+    task = tasks.load("digits")
+    flat = task.train_x.flatten(1).double().numpy(), task.test_x.flatten(1).double().numpy()
+    monkeypatch.setattr(closed_form_heads, "_load", lambda name: (task, *flat))
+    monkeypatch.setattr(closed_form_heads, "choose_penalty", lambda name: (1.0, {}))
+    tables = [closed_form_heads.measure(setting, seed) for seed in (0, 1)]
+    last = [table.groupby("head")["accuracy"].last() for table in tables]
+    np.testing.assert_array_equal(last[0], last[1])
+    for table in tables:
+        for _, part in table.groupby("head"):
+            assert (np.diff(part["megabytes"]) > 0).all()
