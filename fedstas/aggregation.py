@@ -14,17 +14,17 @@ from fedstas.arrays import (
     as_float_array,
     as_int_array,
     check_same_shape,
-    rescale_exponent,
+    rescale,
 )
 from fedstas.config import choice_field, config, float_field, int_field
 from fedstas.errors import InputError, check_int
 from fedstas.state import per_client
-from fedstas.stratification import restored_features, stratify
+from fedstas.stratification import draw_kmeans_seed, restored_features, stratify
 
 
 def cohort_weights(sizes) -> np.ndarray:
     """Return n_k over the cohort's total [m] (FedAvg: McMahan et al. 2017, arXiv:1602.05629)."""
-    sizes = rescale_exponent(as_float_array("client sizes", sizes, 0))[0]
+    sizes = rescale(as_float_array("client sizes", sizes, 0))
     if not sizes.any():
         raise InputError("the clients of the cohort have no examples: one must have some")
     return sizes / sizes.sum()
@@ -209,9 +209,8 @@ class UpdateMemoryServer:
             state.updates = updates.new_zeros((len(omega), updates.shape[1]))
         last = state.updates
         update = omega @ last + weights @ (updates - last[clients])
-        for k, new in zip(
-            clients, updates, strict=True
-        ):  # in order, for a client that occurs twice
+        # In order, so that of a client that occurs twice the later update is stored.
+        for k, new in zip(clients, updates, strict=True):
             last[k] = new
         # `last` is the new memory by now, `update` is from the old one. MIFA: the mean of the new memory. FedVARP: the mean
         # of the old memory, corrected by the cohort.
@@ -254,7 +253,7 @@ class ClusterMemoryServer:
     def assign(self, view, rng):
         """Return the cluster of each client, int array [N], from the squeezed gradients that the view gives."""
         features = restored_features(view.gradients(self.levels))
-        return stratify(features, min(self.strata, view.clients), int(rng.integers(2**31)))
+        return stratify(features, min(self.strata, view.clients), draw_kmeans_seed(rng))
 
     def combine(self, clients, weights, updates, omega, state: ClusterMemory):
         """Return the aggregated update [P] of the cohort's `updates` [m, P]; the memory is updated in place."""

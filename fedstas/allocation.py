@@ -10,7 +10,7 @@ from fedstas.arrays import (
     as_float_array,
     as_int_array,
     check_same_shape,
-    rescale_exponent,
+    rescale,
 )
 from fedstas.errors import InputError, check_int, format_value
 
@@ -30,7 +30,7 @@ def _check_spreads(spreads, sizes) -> np.ndarray:
     depend on their ratios alone."""
     spreads = as_float_array("spreads", spreads, 0)
     check_same_shape("spreads and stratum sizes", spreads, sizes)
-    return rescale_exponent(spreads)[0]
+    return rescale(spreads)
 
 
 def largest_remainder(quotas, m: int) -> np.ndarray:
@@ -48,7 +48,8 @@ def largest_remainder(quotas, m: int) -> np.ndarray:
     quotas, m = as_float_array("quotas", quotas, 0), check_int("m", m, 0, MAX_COUNT)
     if abs(quotas.sum() - m) > 1e-6:
         raise InputError(f"quotas must be finite, >= 0 and sum to m = {m}")
-    floors = np.floor(quotas + 1e-9)  # a quota of 3 - 1e-15 is 3
+    # Up to rounding errors: a quota of 3 - 1e-15 is 3, and remainders that differ by less than 1e-9 are ties.
+    floors = np.floor(quotas + 1e-9)
     return add_draws(floors.astype(np.int64), (quotas - floors).round(9), m)
 
 
@@ -103,7 +104,7 @@ def by_priority(totals, m: int, *, lower, upper, quotas=None) -> np.ndarray:
             f"m is {m}: the bounds {format_value(draws)} and {format_value(upper)} do not allow it"
         )
     if totals.max() < 1:  # so that no priority is lost below the least float
-        totals = rescale_exponent(totals)[0]
+        totals = rescale(totals)
     for _ in range(m - draws.sum()):
         with np.errstate(divide="ignore", invalid="ignore"):
             priority = np.where(totals > 0, totals / np.sqrt(draws * (draws + 1.0)), 0.0)

@@ -113,6 +113,12 @@ def as_names(name: str, values) -> np.ndarray:
     return np.array([int(word) for word in words], dtype=np.int64) if plain else np.array(words)
 
 
+def number_names(names) -> np.ndarray:
+    """Return the place of each name [n] among the different names, ascending: int64 [n]."""
+    _, numbers = np.unique(names, return_inverse=True)
+    return numbers.astype(np.int64)
+
+
 def _as_whole(value) -> int | None:
     """Return a number as an int, if it is whole and at least 0; else None."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
@@ -137,3 +143,9 @@ def rescale_exponent(x: np.ndarray) -> tuple[np.ndarray, int]:
     largest = max(x.max(initial=0.0), -x.min(initial=0.0))  # of |x|, without an array for it
     e = int(np.frexp(largest)[1])
     return (np.ldexp(x, -e), e) if largest and abs(e) > SAFE_EXPONENT else (x, 0)
+
+
+def rescale(x: np.ndarray) -> np.ndarray:
+    """Rescale float64 x as `rescale_exponent` does, for results that depend on the ratios of its entries alone."""
+    rescaled, _ = rescale_exponent(x)
+    return rescaled

@@ -17,7 +17,7 @@ from fedstas.client_sampling import Cohort, View, check_participants, client_siz
 from fedstas.config import choice_field, config, float_field, int_field
 from fedstas.data_sampling import bernoulli, private_total
 from fedstas.state import Renewed, renewed
-from fedstas.stratification import kmeans, round_to_grid, stratify
+from fedstas.stratification import draw_kmeans_seed, kmeans, round_to_grid, stratify
 
 CAP = 10.0  # largest weight, before it is divided by p
 
@@ -125,7 +125,7 @@ class AuthorsStratified:
         raw = partial(raw_centres, processor=self.processor)
         make = partial(raw if self.processor else unsorted_centres, levels=self.levels)
         centres = view.centres(make, self.batch, self.levels)
-        count, seed = min(self.strata, len(np.unique(centres, axis=0))), int(rng.integers(2**31))
+        count, seed = min(self.strata, len(np.unique(centres, axis=0))), draw_kmeans_seed(rng)
         if self.processor:
             labels = kmeans(count, n_init=10, random_state=seed).fit_predict(centres)
         else:

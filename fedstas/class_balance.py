@@ -59,7 +59,7 @@ class ClassBalance:
             pooled = counts[chosen].sum(axis=0) + counts[open_clients]
             logs = -i * np.log(np.maximum(class_imbalance(pooled), LEAST_IMBALANCE))
             p = np.exp(logs - logs.max()) if i > 1 else np.exp(logs)
-            if i == 1:
+            if i == 1:  # the paper's bonus for clients that were seldom drawn, with its factor 3/2
                 bonus = np.sqrt(1.5 * np.log(view.round) / (times[open_clients] + 1))
                 p = p + self.exploration * bonus
             chosen = np.append(chosen, rng.choice(open_clients, p=p / p.sum()))

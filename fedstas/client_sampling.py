@@ -10,12 +10,17 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from fedstas import aggregation, allocation, user_code
-from fedstas.arrays import as_float_array, as_int_array, rescale_exponent
+from fedstas.arrays import as_float_array, as_int_array, rescale
 from fedstas.compression import Squeezed
 from fedstas.config import bool_field, choice_field, config, float_field, int_field
 from fedstas.errors import InputError, check_int
 from fedstas.state import Renewed, renewed
-from fedstas.stratification import restored_features, stratify, within_stratum_std
+from fedstas.stratification import (
+    draw_kmeans_seed,
+    restored_features,
+    stratify,
+    within_stratum_std,
+)
 
 PARTICIPANTS = "the number of participants (clients per round)"  # m, in error messages
 
@@ -219,7 +224,7 @@ def successive_sample(selection, m: int, rng: np.random.Generator) -> np.ndarray
     random sampling with a reservoir") draw indices of selection zero last, where `choice` refuses them. The
     inclusion probability is *not* m p: see `theory.inclusion_probabilities`.
     """
-    selection = rescale_exponent(as_float_array("selection", selection, 0))[0]
+    selection = rescale(as_float_array("selection", selection, 0))
     m = check_int("m", m, 0, len(selection))
     with np.errstate(divide="ignore", over="ignore"):
         keys = rng.exponential(size=len(selection)) / selection
@@ -337,9 +342,9 @@ class StrataState:
 
 def cluster_clients(points, norms, strata: int, rng: np.random.Generator) -> Strata:
     """Stratify clients by k-means of points [N, d] into at most `strata` strata; their norms are [N]."""
-    labels = stratify(points, strata, int(rng.integers(2**31)))
+    labels = stratify(points, strata, draw_kmeans_seed(rng))
     spreads = within_stratum_std(points, labels)
-    return Strata(labels, rescale_exponent(norms)[0], rescale_exponent(spreads)[0])
+    return Strata(labels, rescale(norms), rescale(spreads))
 
 
 def stratify_clients(design, view: View, m: int, rng) -> Strata:

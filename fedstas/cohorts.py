@@ -195,8 +195,8 @@ class Cohorts:
         """
         self._check_drawn(cohort)
         samples = []
-        for place, (k, rate) in enumerate(zip(cohort.clients, self._rates, strict=True)):
-            rng = stream(self.seed, "data", self.round, place)
+        for position, (k, rate) in enumerate(zip(cohort.clients, self._rates, strict=True)):
+            rng = stream(self.seed, "data", self.round, position)
             samples.append(self.method.data.sample(int(self.sizes[k]), float(rate), rng))
         return samples
 
@@ -218,14 +218,14 @@ class Cohorts:
             raise InputError(f"round {self.round} has been reported already: sample the next one")
         answers = _in_order(updates, drawn.clients, self.round)
         answered = np.array([each is not None for each in answers], dtype=bool)
-        vectors = {}
-        length, first = self._view.update_length, None
-        for place in np.flatnonzero(answered):
-            client = drawn.clients[place]
+        vectors = {}  # by position in the cohort
+        length, first = self._view.update_length, None  # of the updates before, if there are any
+        for position in np.flatnonzero(answered):
+            client = drawn.clients[position]
             name = f"the update of client {client}"
-            pieces = _pieces(name, answers[place])
+            pieces = _pieces(name, answers[position])
             count = sum(each.numel() if _is_tensor(each) else each.size for each in pieces)
-            if count != (length or count):
+            if length and count != length:
                 other = f"that of client {first}" if first is not None else "earlier ones"
                 raise InputError(
                     f"{name} has {count} numbers, and {other} {length}: all must have as many, or be None"
@@ -240,14 +240,17 @@ class Cohorts:
                     "learning rate"
                 )
             if self._view.has_asked_for_updates:
-                vectors[place] = _as_vector(name, pieces)
-        places = np.searchsorted(self._view.numbers, drawn.clients[[*vectors]].astype(np.int64))
-        self._view.receive(places, [*vectors.values()])
+                vectors[position] = _as_vector(name, pieces)
+        # The view numbers the clients with examples alone: the place of each in the ascending `numbers`.
+        senders = drawn.clients[[*vectors]].astype(np.int64)
+        self._view.receive(np.searchsorted(self._view.numbers, senders), [*vectors.values()])
         self._reported = True
         if not answered.any():
             return np.zeros(len(answered))
         weights = reweight(drawn, answered)
-        if drawn.per_example:
+        if (
+            drawn.per_example
+        ):  # the weights are of single examples: an update counts as often as it has some
             weights = weights * [len(each) for each in self.examples(cohort)]
         return self.method.server.rate * weights  # type: ignore[attr-defined]
 
@@ -410,14 +413,19 @@ class Cohorts:
 class _LoopView(ServerView):
     """The view of a training loop: what `sample` was given answers a design's questions.
 
-    The design numbers the clients with examples 0..clients - 1; `numbers` [clients] are their numbers in the loop.
+    The design numbers the clients with examples 0..clients - 1, here called places; `numbers` [clients] are their numbers
+    in the loop, ascending.
+
+    Args:
+        method: its name, for messages.
+        seed: of the signs of sketches, and of reports.
     """
 
-    def __init__(self, name: str, seed: int):
-        self.memory, self._name, self._seed = Memory(), name, seed
+    def __init__(self, method: str, seed: int):
+        self.memory, self._name, self._seed = Memory(), method, seed
         self.round = 0
         self.has_asked_for_updates = False
-        self.end()
+        self.end()  # there are no arguments of `sample` yet
 
     def set_clients(self, sizes: np.ndarray, numbers: np.ndarray) -> None:
         """Set the clients' sizes [N] and the numbers of those with examples."""

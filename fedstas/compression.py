@@ -8,6 +8,7 @@ cuts among some candidates by dynamic programming (Wang and Song 2011, R Journal
 Lloyd's algorithm. In shapes, R is the number of gradients that are squeezed together and E the number of candidates.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -151,10 +152,10 @@ def _centred_levels(x: np.ndarray, d: int, levels: int) -> np.ndarray:
     middle = y[d // 2]
     y[:d] -= middle
     y, finer = rescale_exponent(y)
-    few = len(distinct) <= 4 * CANDIDATES  # then all cuts between them are candidates
-    fitted = (
-        _fit_levels_of_few_values(y[None], d, levels) if few else _fit_levels(y[None], d, levels)[0]
-    )
+    if len(distinct) <= 4 * CANDIDATES:  # all cuts between them are candidates
+        fitted = _fit_levels_of_few_values(y[None], d, levels)
+    else:
+        (fitted,) = _fit_levels(y[None], d, levels)
     fitted = np.ldexp(fitted, finer) + middle
     return np.clip(np.ldexp(fitted, e), x[0], x[d - 1])
 
@@ -174,7 +175,7 @@ def _fit_levels(x: np.ndarray, d: int, levels: int) -> np.ndarray:
     cuts = _optimise_cuts(_choose_candidates(places, values, levels), prefix, levels)
     step = d // REFINED_STEPS if d <= REFINED_SIZE else 0
     while step > 1:
-        step = -(-step // REFINED_STEPS)
+        step = math.ceil(step / REFINED_STEPS)
         cuts = _refine_cuts(cuts, step, prefix)
     return _iterate_lloyd(cuts, prefix, x[:, :d])
 
@@ -185,10 +186,12 @@ def _fit_levels_of_few_values(x: np.ndarray, d: int, levels: int) -> np.ndarray:
     if len(starts) < levels:
         distinct = x[0, np.concatenate([[0], starts])]
         return np.pad(distinct, (0, levels - len(distinct)), mode="edge")
+    # If there are more than so many cuts between distinct entries, as many at equal steps of their ranks.
     spread = np.linspace(0, len(starts) - 1, max(4 * CANDIDATES, 2 * levels)).astype(np.intp)
     edges = np.concatenate([[0], np.unique(starts[spread]), [d]])[None]
     prefix = PrefixSums(x)
-    return _iterate_lloyd(_optimise_cuts(edges, prefix, levels), prefix, x[:, :d])[0]
+    (fitted,) = _iterate_lloyd(_optimise_cuts(edges, prefix, levels), prefix, x[:, :d])
+    return fitted
 
 
 class PrefixSums:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedstas import aggregation, allocation
-from fedstas.arrays import as_float_array, rescale_exponent
+from fedstas.arrays import as_float_array, rescale
 from fedstas.client_sampling import (
     Cohort,
     StrataState,
@@ -37,9 +37,9 @@ def proportional_inclusion(measure, m: int) -> np.ndarray:
     uncertain = np.ones(len(measure), dtype=bool)
     while uncertain.any():
         remaining = m - (len(measure) - uncertain.sum())
-        rest = rescale_exponent(measure[uncertain])[0]
+        rest = rescale(measure[uncertain])
         pi[uncertain] = remaining * rest / rest.sum() if rest.any() else remaining / len(rest)
-        certain = uncertain & (pi >= 1 - 1e-12)
+        certain = uncertain & (pi >= 1 - 1e-12)  # 1 up to rounding errors
         # If the certain clients take all of m, the others keep their tiny probabilities, instead of exactly 0.
         if not certain.any() or certain.sum() == remaining < len(rest):
             return np.minimum(pi, 1.0)
@@ -54,7 +54,7 @@ def systematic_sample(pi, rng: np.random.Generator) -> np.ndarray:
     falls into its interval of the cumulated pi, with one uniform u.
     """
     pi = as_float_array("inclusion probabilities", pi, 0)
-    if pi.max() > 1 + 1e-9 or abs(pi.sum() - round(pi.sum())) > 1e-6:
+    if pi.max() > 1 + 1e-9 or abs(pi.sum() - round(pi.sum())) > 1e-6:  # up to rounding errors
         raise InputError("inclusion probabilities must be at most 1, and their sum a whole number")
     order = rng.permutation(len(pi))
     ends = np.cumsum(pi[order])

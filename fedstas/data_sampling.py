@@ -15,7 +15,7 @@ from fedstas.arrays import (
     as_float_array,
     as_int_array,
     check_same_shape,
-    rescale_exponent,
+    rescale,
 )
 from fedstas.client_sampling import Cohort, View
 from fedstas.config import bool_field, config, float_field, int_field
@@ -149,13 +149,11 @@ def optimal_sizes(weights, spreads, sizes, total: float) -> np.ndarray:
     weights, spreads = as_float_array("weights", weights), as_float_array("spreads", spreads, 0)
     sizes = as_int_array("client sizes", sizes).astype(float)
     check_same_shape("weights, spreads and sizes", weights, spreads, sizes)
-    priority = np.abs(rescale_exponent(weights)[0]) * rescale_exponent(spreads)[0]
+    priority = np.abs(rescale(weights)) * rescale(spreads)
     result, below_cap = np.zeros(len(sizes)), sizes > 0
     total = min(check_float("total", total, 0, open_low=False), float(sizes.sum()))
     while below_cap.any():
-        p = rescale_exponent(
-            priority[below_cap] if priority[below_cap].any() else sizes[below_cap]
-        )[0]
+        p = rescale(priority[below_cap] if priority[below_cap].any() else sizes[below_cap])
         result[below_cap] = max(0.0, total - sizes[~below_cap].sum()) * p / p.sum()
         full = below_cap & (result >= sizes)
         result[full] = sizes[full]

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedstas.arrays import as_float_array, rescale_exponent
+from fedstas.arrays import as_float_array, rescale
 from fedstas.client_sampling import Cohort, View, check_participants, client_sizes
 from fedstas.config import config, float_field, int_field
 from fedstas.corrected import proportional_inclusion
@@ -44,7 +44,7 @@ def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
     needed, so that it works under secure aggregation. After at most N repetitions the result is exact, if at least m
     clients have a measure above 0.
     """
-    measure = rescale_exponent(as_float_array("measure", measure, 0))[0]
+    measure = rescale(as_float_array("measure", measure, 0))
     m, rounds = check_int("m", m, 0, len(measure)), check_int("rounds", rounds, 0)
     if not measure.any():
         raise InputError("the measure is zero for every client: one must be positive")

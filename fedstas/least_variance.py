@@ -97,10 +97,11 @@ class MaxCutPartition:
         self.self_cost = 2 * q * q * (b - np.square(a).sum(1))  # of the pair of a client and itself
         self.strata = np.arange(m)
         self.clear()
-        self.terms = np.column_stack([q, q * b, q[:, None] * a])
-        totals = self.terms.sum(0)
-        # Costs are compared in multiples of this unit, so that rounding errors do not break ties.
-        one_stratum = totals[0] * totals[1] - np.square(totals[2:]).sum()
+        self.terms = np.column_stack([q, q * b, q[:, None] * a])  # of each client, in `sums`
+        mass, second, first = np.split(self.terms.sum(0), [1, 2])
+        # Costs are compared in multiples of this unit, so that rounding errors do not break ties. It is 2^-36 of the cost
+        # of one stratum of all clients: float64 has 53 bits, so that the last 16 may be wrong.
+        one_stratum = mass[0] * second[0] - np.square(first).sum()
         self.unit = 2.0**-36 * max(one_stratum, np.finfo(float).tiny)
 
     def clear(self) -> None:
@@ -138,9 +139,10 @@ class MaxCutPartition:
         return float((mass * second - np.square(first).sum(1)).sum())
 
     def next_move(self, order, at: int) -> tuple[int, int] | None:
-        """Find the first client, from place `at` of the order and round, that costs less in another stratum.
+        """Find the first client that costs less in another stratum, in an order of the clients.
 
-        Return its place and the stratum where it costs least, or None if no client gains enough.
+        The search begins at place `at` of the order, and goes on at its beginning after its end. Return the client's place
+        in the order and the stratum where it costs least, or None if no client gains enough.
         """
         count = len(order)
         for start in range(at, at + count, BATCH):
@@ -159,7 +161,7 @@ class MaxCutPartition:
         The change of the cost by an exchange is computed as in `MaxCutTables.renew_changes`.
         """
         for k in order:
-            own, costs = self.labels[k], self.costs(k[None])[0]
+            own, (costs,) = self.labels[k], self.costs(k[None])
             costs -= costs[own]  # the change of k's cost in each stratum
             costs[own] = np.inf
             other = costs.argmin()
@@ -223,8 +225,8 @@ class MaxCutTables(MaxCutPartition):
     def clear(self) -> None:
         super().clear()
         count = len(self.q)
-        self.inner = np.zeros((self.m, count))  # products of each point with each stratum's sum
-        # Numbers of strata and clients, and their minima over the rows.
+        self.inner = np.zeros((self.m, count))  # products of each stratum's sum q a with each point
+        # Tables [strata, clients] and [clients, clients], and the minimum of each column; infinite until they are computed.
         self.cost_table, self.least_cost = np.full((self.m, count), np.inf), np.full(count, np.inf)
         self.changes, self.best_change = np.full((count, count), np.inf), np.full(count, np.inf)
         self.stale_costs, self.stale_changes = np.ones((2, self.m), dtype=bool)  # of which strata
@@ -270,7 +272,7 @@ class MaxCutTables(MaxCutPartition):
         improves = (self.least_cost <= now - MIN_GAIN).take(order)
         place = at % len(order) + int(improves[at % len(order) :].argmax())
         if not improves[place]:
-            place = int(improves.argmax())  # round
+            place = int(improves.argmax())  # from the beginning of the order
             if not improves[place]:
                 return None
         return place, int(self.cost_table[:, order[place]].argmin())
@@ -537,7 +539,8 @@ class LeastVariance:
             if not by_norm:
                 return max_cut_strata(omega, z, length + noise, m), omega
             # Draws by q = omega s: the points are a = z / s and b = 1, so that a pair costs q_k q_l times
-            # |a_k - a_l|^2 plus both rests 1 - |a|^2, the share of tau^2. The floor of s keeps every p above 0.
+            # |a_k - a_l|^2 plus both rests 1 - |a|^2, the share of tau^2. s is at least 2^-10 of its root mean square, so
+            # that every p is above 0.
             variance = length + tau2
             s = np.sqrt(np.maximum(variance, 2.0**-20 * variance.mean()))
             return max_cut_strata(omega * s, z / s[:, None], np.ones(len(z)), m), omega * s

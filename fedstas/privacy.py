@@ -112,8 +112,11 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     epsilon = check_float("epsilon", epsilon, 0, 100)
     delta = check_float("delta", delta, 1e-15, 1, open_low=False, open_high=True)
     sensitivity = check_float("sensitivity", sensitivity, 0)
-    solved = brentq(lambda x: gaussian_delta(math.exp(x), epsilon, 1) - delta, -20, 40, xtol=1e-13)
-    return sensitivity * math.exp(solved)
+    # The logarithm of sigma for a sensitivity of 1. For the epsilon and delta that are allowed it is inside -20..40.
+    log_sigma = brentq(
+        lambda x: gaussian_delta(math.exp(x), epsilon, 1) - delta, -20, 40, xtol=1e-13
+    )
+    return sensitivity * math.exp(log_sigma)
 
 
 def noisy_sketch(sketch, clip: float, epsilon: float, delta: float, rng) -> np.ndarray:

@@ -5,6 +5,8 @@ inner product of two sketches has the mean x y and the variance (|x|^2 |y|^2 + (
 random projection (Johnson and Lindenstrauss 1984) with the signs of Achlioptas 2003, doi:10.1016/S0022-0000(03)00025-4.
 """
 
+import math
+
 import numpy as np
 
 from fedstas.errors import InputError, check_int
@@ -39,7 +41,8 @@ def signed_sums(vectors, size: int, rng: np.random.Generator) -> np.ndarray:
     for start in range(0, d, BLOCK):
         block = rows[:, start : start + BLOCK].astype(np.float64)
         count = block.shape[1] * size
-        bits = np.unpackbits(np.frombuffer(rng.bytes(-(-count // 8)), np.uint8), count=count)
+        random_bytes = np.frombuffer(rng.bytes(math.ceil(count / 8)), np.uint8)
+        bits = np.unpackbits(random_bytes, count=count)  # one for each sign
         sums += block @ (1.0 - 2.0 * bits.reshape(-1, size))
     if not np.isfinite(sums).all():
         raise InputError("the vectors to sketch hold a number that is not finite")

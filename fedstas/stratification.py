@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from fedstas.arrays import as_array, as_float_array, as_int_array, rescale_exponent
+from fedstas.arrays import as_array, as_float_array, as_int_array, rescale, rescale_exponent
 from fedstas.compression import Squeezed
 from fedstas.errors import InputError, check_int
 
@@ -21,9 +21,9 @@ def coordinates(features) -> np.ndarray:
     features = as_array("features", features)
     if features.ndim != 2 or not features.size:
         raise InputError("features must have the shape [N, d], with at least one client")
-    points = rescale_exponent(as_float_array("features", features, ndim=2))[0]
+    points = rescale(as_float_array("features", features, ndim=2))
     points -= points.mean(axis=0)
-    points = rescale_exponent(points)[0]
+    points = rescale(points)
     if points.shape[1] > len(points):
         values, vectors = np.linalg.eigh(points @ points.T)
         points = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -71,6 +71,11 @@ def round_to_grid(points) -> np.ndarray:
     result *= grid
     result += 0.0  # no negative zeros
     return np.ldexp(result, e) if e else result
+
+
+def draw_kmeans_seed(rng: np.random.Generator) -> int:
+    """Draw a seed for scikit-learn, whose seeds are below 2^32; recorded runs have drawn below 2^31."""
+    return int(rng.integers(2**31))
 
 
 def kmeans(clusters: int, **settings):

@@ -220,7 +220,7 @@ def source(kind: type) -> dict:
     module = sys.modules.get(kind.__module__)
     path = Path(getattr(module, "__file__", None) or "")
     if kind.__module__.startswith(config.USER_MODULE_PREFIX):
-        sha = kind.__module__[-64:]
+        sha = kind.__module__[-64:]  # the 64 hex digits of the SHA-256 end the module's name
     elif path.is_file():
         sha = hashlib.sha256(path.read_bytes()).hexdigest()
     else:

@@ -117,7 +117,10 @@ def client_app(load: Callable[[Context], Local], mods=None) -> ClientApp:
     app = ClientApp(mods=mods)
 
     def handler(answer):
-        """Turn `answer(local, question, context)` into a handler of messages, which computes on one thread."""
+        """Turn `answer(local, question, context)` into a handler of messages.
+
+        It computes on one thread, as the simulator does: with more, sums are made in another order and rounded otherwise.
+        """
 
         @functools.wraps(answer)
         def handle(message: Message, context: Context) -> Message:
@@ -208,7 +211,7 @@ def _read_model(local: Local, question: RecordDict, context: Context) -> torch.T
     elif context.state.config_records.get("model of", {}).get("round") != t:
         raise InputError(f"this node has not got the model of round {t}")
     else:
-        params = context.state.array_records["model"].to_numpy_ndarrays()[0]
+        (params,) = context.state.array_records["model"].to_numpy_ndarrays()
     return torch.from_numpy(np.array(params)).to(local.x.device)
 
 
@@ -223,7 +226,8 @@ def _answer_norm(local: Local, question: RecordDict, context: Context) -> Record
 def _answer_loss(local: Local, question: RecordDict, context: Context) -> RecordDict:
     """Answer with the mean loss at w_t."""
     params = _read_model(local, question, context)
-    return make_content(loss=engine.evaluate(local.module, params, local.x, local.y)[0])
+    loss, _ = engine.evaluate(local.module, params, local.x, local.y)
+    return make_content(loss=loss)
 
 
 def _answer_gradient(local: Local, question: RecordDict, context: Context) -> RecordDict:
@@ -277,7 +281,9 @@ def _answer_report(local: Local, question: RecordDict, context: Context) -> Reco
     for name in ("alpha", "size_cap", "memoised"):
         term, requested = getattr(terms, name), settings.get(name)
         if not isinstance(requested, int | float) or not math.isclose(
-            requested, term, rel_tol=1e-9
+            requested,
+            term,
+            rel_tol=1e-9,  # alpha is a float that both compute
         ):
             raise InputError(
                 f"this node reports with {name} {term!r}, not with {short_repr(requested)}"
@@ -300,7 +306,17 @@ def _answer_report(local: Local, question: RecordDict, context: Context) -> Reco
 
 
 def _draw_report(local: Local, purpose: str, ids: tuple[int, ...]) -> int:
-    """Draw one report, from the system's entropy unless the node has a secret or is `reproducible`."""
+    """Draw one report on the node's size.
+
+    It is drawn from the system's entropy, so that no server can repeat it; of a `reproducible` node from the run's seed.
+    A memoised report, which the node gives in every round, is drawn from the node's secret if there is one, so that it is
+    the same in other runs, too.
+
+    Args:
+        local: the node's data and settings, with `privacy`.
+        purpose: of the random stream.
+        ids: of the random stream, so that different reports are drawn independently.
+    """
     assert local.privacy is not None
     seed = secrets.randbelow(LARGEST_SEED)
     if local.reproducible:

@@ -213,7 +213,7 @@ class FedAvgWithDesign(FedAvg):
                 f"its model has the arrays {short_repr([*records[0]])}, and was sent {short_repr([*self._arrays])}"
             )
         return reply.content, {
-            name: _read_array(name, records[0][name], now) for name, now in self._arrays.items()
+            name: _read_array(name, records[0][name], sent) for name, sent in self._arrays.items()
         }
 
     def _weigh(self, trained: dict[int, dict[str, np.ndarray]]) -> dict[int, float]:
@@ -331,15 +331,18 @@ def _size_function(sizes) -> Callable[[int], int | None]:
     )
 
 
-def _read_array(name: str, array: Array, now: np.ndarray) -> np.ndarray:
-    """Return an array of a trained model; `InputError` unless it has the shape of the one sent and is finite."""
+def _read_array(name: str, array: Array, sent: np.ndarray) -> np.ndarray:
+    """Return an array of a trained model; `InputError` unless it has the shape of the one sent and is finite.
+
+    The messages begin with "its", for a sentence about a node's reply.
+    """
     try:
         value = array.numpy()
     except Exception as error:  # bytes that are no array
         raise InputError(f"its {name} cannot be read ({type(error).__name__})") from None
-    if value.shape != now.shape or value.dtype.kind not in "fiub":
+    if value.shape != sent.shape or value.dtype.kind not in "fiub":
         raise InputError(
-            f"its {name} is {value.dtype} {list(value.shape)}, not {now.dtype} {list(now.shape)}"
+            f"its {name} is {value.dtype} {list(value.shape)}, not {sent.dtype} {list(sent.shape)}"
         )
     if not np.isfinite(value).all():
         raise InputError(f"its {name} holds a number that is not finite")

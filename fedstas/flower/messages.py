@@ -1,6 +1,7 @@
 """The messages between server and clients: arrays and settings as Flower records, and the checks of replies."""
 
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -115,18 +116,22 @@ def code_bits(levels: int) -> int:
 
 def pack(squeezed: Squeezed) -> dict[str, np.ndarray]:
     """Return the arrays of a message with one squeezed gradient [1, d]: its levels, and its codes packed into bytes."""
-    bits = np.unpackbits(squeezed.codes[0][:, None], axis=1)[
-        :, -code_bits(squeezed.levels.shape[1]) :
-    ]
-    return {"levels": squeezed.levels[0].astype(np.float32), "codes": np.packbits(bits)}
+    (levels,), (codes,) = squeezed.levels, squeezed.codes
+    bits = np.unpackbits(codes[:, None], axis=1)  # eight of each code, of which the last are used
+    return {
+        "levels": levels.astype(np.float32),
+        "codes": np.packbits(bits[:, -code_bits(len(levels)) :]),
+    }
 
 
 def unpack(record: RecordDict, d: int, levels: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the levels [d'] and codes [d] of a message with a squeezed gradient; `InputError` if they are wrong."""
     bits = code_bits(levels)
     centres = read_array(record, "levels", (levels,))
-    packed = read_array(record, "codes", (-(-d * bits // 8),), "uint8")
-    raw = np.unpackbits(packed, count=d * bits).reshape(d, bits)
+    packed = read_array(record, "codes", (math.ceil(d * bits / 8),), "uint8")
+    raw = np.unpackbits(packed, count=d * bits).reshape(
+        d, bits
+    )  # of each code, the highest bit first
     codes = (raw * (1 << np.arange(bits)[::-1])).sum(axis=1).astype(np.uint8)
     if (np.diff(centres) < 0).any() or codes.max() >= levels:
         raise InputError("its squeezed gradient has levels out of order, or codes without one")

@@ -133,7 +133,8 @@ class Designs(Strategy):
     ) -> Iterable[Message]:
         """Draw the cohort of the round, and make the message to each participant: w_t, its places and data rates."""
         t = self.rounds_done + 1
-        params = torch.from_numpy(np.array(arrays.to_numpy_ndarrays()[0]))
+        (model,) = arrays.to_numpy_ndarrays()
+        params = torch.from_numpy(np.array(model))
         self.view.begin(t, params, grid)
         while True:
             n = self.view.clients

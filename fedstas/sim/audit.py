@@ -99,6 +99,7 @@ class Bench:
         self.omega = np.array(sizes) / sum(sizes)
         self.nonzero = ~np.isin(np.arange(2 * self.clients), zero_gradient_clients)
         rng, owner = stream(seed, "audit data"), np.repeat(np.arange(self.clients), sizes)
+        # The feature of its client's number is about 1 in an example, and each other one is noise. There are three classes.
         x = np.eye(self.clients)[owner] + 0.2 * rng.normal(size=(len(owner), self.clients))
         x = torch.from_numpy(x * self.nonzero[owner][:, None]).float()[:, None, None]
         bounds = np.cumsum([0, *sizes])
@@ -203,7 +204,7 @@ def z_scores(weights, target) -> np.ndarray:
     variance = np.maximum(weights.var(0), target * mean_nonzero - target**2)
     with np.errstate(divide="ignore", invalid="ignore"):
         score = deviation / np.sqrt(np.maximum(variance, 0) / len(weights))
-    return np.where(deviation < 1e-6, 0.0, score)
+    return np.where(deviation < 1e-6, 0.0, score)  # a rounding error is no deviation
 
 
 def bias(method: Method, draws: int, seed: int) -> Finding:
@@ -242,7 +243,7 @@ def determinism(method: Method, seed: int) -> list[Finding]:
         bench = Bench(method, seed=seed)
         view = bench.server()
         if ask:
-            _ = view.norms(), view.gradients(9), view.losses([0]), view.sizes
+            _ = view.norms(), view.gradients(levels=9), view.losses([0]), view.sizes
         return [(c.clients.tolist(), c.weights.tolist()) for c in bench.rounds(view, 3)]
 
     def generators() -> str:
@@ -297,8 +298,9 @@ def extremes(method: Method, seed: int) -> list[Finding]:
         bench = Bench(method, seed=seed, **case)
         try:
             view = bench.server()
-            weights = [bench.draw(view, i)[1] for i in range(20)]
-            counts, sums = _span([len(w) for w in weights]), _span([w.sum() for w in weights])
+            draws = [bench.draw(view, i) for i in range(20)]
+            counts = _span([len(weights) for _, weights in draws])
+            sums = _span([weights.sum() for _, weights in draws])
             findings.append(Finding(name, "ok", f"{counts} draws, weights' sum {sums}"))
         except Exception as error:
             findings.append(Finding(name, "FAILS", _message(error)))

@@ -96,7 +96,8 @@ def gradient(module, models: Tensor, x: Tensor, *batch: Tensor) -> Tensor:
     """Compute the gradient [1, P] of one client at its model [1, P]; x, y, weight and keys are [1, batch, ...]."""
     leaf = models[0].detach().requires_grad_()
     client_batch = (channels_last(x[0]), *(values[0] for values in batch))
-    return torch.autograd.grad(loss(module, leaf, *client_batch), leaf)[0][None]
+    (result,) = torch.autograd.grad(loss(module, leaf, *client_batch), leaf)
+    return result[None]
 
 
 def gradients(module, models: Tensor, *batch: Tensor) -> Tensor:
@@ -170,5 +171,6 @@ def client_gradients(module, params: Tensor, data, row_weight) -> Iterator[Tenso
             weight = torch.full(y.shape, 1 / (high - low), dtype=params.dtype, device=params.device)
             if row_weight is not None:
                 weight = row_weight[None, rows].to(weight)
-            total += gradient(module, params[None], x, y, weight)[0]
+            (of_rows,) = gradient(module, params[None], x, y, weight)
+            total += of_rows
         yield total

@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from fedstas.arrays import number_names
 from fedstas.errors import DataError
 
 FOLDER = "text"  # of the archives, in the folder of the data
@@ -167,7 +168,7 @@ def by_author(train: tuple, test: tuple, rows: dict[str, int], vectors: np.ndarr
                     "the posts there"
                 )
             names = np.asarray(authors)[included]
-            arrays["users"] = np.unique(names, return_inverse=True)[1].astype(np.int64)
+            arrays["users"] = number_names(names)
         arrays[f"{split}_x"] = x[included]
         arrays[f"{split}_y"] = np.asarray(labels, dtype=np.int64)[included]
     return arrays

@@ -158,4 +158,5 @@ def evaluate_models(
 
 def evaluate(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
     """Compute the mean cross-entropy and the predicted labels [n] of the model params [P]."""
-    return evaluate_models(module, params[None], x, y)[0]
+    (loss_and_labels,) = evaluate_models(module, params[None], x, y)
+    return loss_and_labels

@@ -151,8 +151,8 @@ def sketch(features: np.ndarray) -> list[int]:
     columns = 2 * rng.integers(0, 2, (d, SKETCHES)).astype(np.float32) - 1
     rows = 2 * rng.integers(0, 2, (n, SKETCHES)) - 1
     sums = np.zeros(SKETCHES, dtype=np.int64)
-    for start in range(0, n, 4096):  # sums of bytes are exact in float32
-        part = slice(start, start + 4096)
+    for start in range(0, n, 4096):  # rows at a time, so that their floats take little memory
+        part = slice(start, start + 4096)  # sums of a row's bytes are exact in float32
         sums += (rows[part] * (features[part].astype(np.float32) @ columns).astype(int)).sum(0)
     return sums.tolist()
 

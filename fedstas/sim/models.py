@@ -244,7 +244,7 @@ def find_defect(module: nn.Module, x: Tensor, classes: int) -> str:
                 "out, or set its p to 0"
             )
     module.to(x.device)
-    logits, again, fewer = module(x), module(x), module(x[:2])
+    logits, again, of_first_two = module(x), module(x), module(x[:2])
     shape = (len(x), classes)
     if not isinstance(logits, Tensor) or tuple(logits.shape) != shape:
         wrong = tuple(getattr(logits, "shape", ())) or type(logits).__name__
@@ -253,7 +253,7 @@ def find_defect(module: nn.Module, x: Tensor, classes: int) -> str:
         return "makes numbers that are not finite"
     if not torch.equal(logits, again):
         return "draws at random in its forward pass: a run could not be made again"
-    if not torch.allclose(logits[:2], fewer, rtol=1e-3, atol=1e-4):
+    if not torch.allclose(logits[:2], of_first_two, rtol=1e-3, atol=1e-4):
         return "mixes the examples of a batch: use GroupNorm or LayerNorm"
     return ""
 

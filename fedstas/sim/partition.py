@@ -123,6 +123,7 @@ def _check_clients(clients: int, labels: np.ndarray) -> int:
 
 def _split(indices: np.ndarray, shares: np.ndarray) -> list[np.ndarray]:
     """Split the indices into consecutive pieces with the given shares; each index is in one piece."""
+    # An end that is a whole number is not rounded down to the one before it by a rounding error.
     ends = np.floor(np.cumsum(shares)[:-1] * len(indices) + 1e-9).astype(np.int64)
     return np.split(indices, ends)
 
@@ -359,8 +360,9 @@ def load_partition(
         clients: None, or the number of clients that the file must name.
         sizes: must be empty, since the file determines the sizes.
     """
-    file, table, column = user_code.TABLE.fullmatch(spec).groups()  # type: ignore[union-attr]
-    path = Path(file or table)
+    # Either FILE.npy or FILE.json, or FILE.csv and COLUMN: the other groups are None.
+    array_or_json, table, column = user_code.TABLE.fullmatch(spec).groups()  # type: ignore[union-attr]
+    path = Path(array_or_json or table)
     if not path.is_file():
         raise InputError(f"there is no file {path}: name a partition, {' or '.join(FILES)}")
     if path.suffix == ".json":
@@ -369,8 +371,8 @@ def load_partition(
         names = as_names(str(path), [row[column] for _, row in read_rows(path, column)])
     else:
         try:
-            with path.open("rb") as file:
-                names = np.lib.format.read_array(file, allow_pickle=False)
+            with path.open("rb") as opened:
+                names = np.lib.format.read_array(opened, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{path} is not an array of numbers or words: {error}") from error
         names = as_names(f"the names in {path}", names)

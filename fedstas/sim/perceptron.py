@@ -92,7 +92,7 @@ def clients_per_pass(rows: int, params: Tensor, inputs: int) -> int:
     number (of clients, and of a model's parameters) this address does not depend on the number of clients.
     """
     if params.device.type != "cpu":
-        return 256
+        return 256  # enough to keep a GPU busy; its memory bounds it, and not a cache
     client_bytes = (rows * inputs + 3 * len(params)) * params.element_size()
     return 2 * max(1, cache_bytes() // (2 * client_bytes))
 
@@ -107,7 +107,9 @@ def allocate(shape: tuple[int, int], like: Tensor) -> Tensor:
         return like.new_empty(shape)
     size = shape[0] * shape[1] * like.element_size()
     buffer = torch.from_numpy(np.empty(size + 64, dtype=np.uint8))
-    first = -buffer.data_ptr() % 64
+    first = (
+        -buffer.data_ptr() % 64
+    )  # the tensor begins at a multiple of 64 bytes, a line of the cache
     return buffer[first : first + size].view(like.dtype).view(shape)
 
 

@@ -1,6 +1,7 @@
 """The server of a simulated federation: it answers the designs' questions and counts what the answers cost."""
 
 import copy
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -16,6 +17,9 @@ from fedstas.streams import stream
 from fedstas.views import Memory, ServerView
 
 SEED_BYTES = 8  # of a seed that a client downloads to make w_0
+NUMBER_BYTES = 8  # of a size, norm, loss, spread or report that a client sends
+FLOAT32_BYTES = 4  # of an entry of a sketch or a centre
+COUNT_BYTES = 4  # of a label count
 
 
 @dataclass
@@ -104,7 +108,7 @@ class Server(ServerView):
     @property
     def sizes(self) -> np.ndarray:
         if not self.memory.has_sizes:
-            self.cost["bytes_up"] += 8 * self.clients
+            self.cost["bytes_up"] += NUMBER_BYTES * self.clients
             self.memory.has_sizes = True
         return self._data.sizes
 
@@ -113,7 +117,7 @@ class Server(ServerView):
 
         def make(gradients) -> tuple[Squeezed, int]:
             result = self.squeeze_gradients((g.cpu().numpy() for g in gradients), levels)
-            return result, -(-result.bits // 8)
+            return result, math.ceil(result.bits / 8)
 
         return self._ask_gradients(levels, make)
 
@@ -126,7 +130,7 @@ class Server(ServerView):
 
         def make(gradients) -> tuple[np.ndarray, int]:
             rows = (g.cpu().numpy() for g in gradients)
-            return self.sketch_gradients(rows, size, clip, epsilon, delta), 4 * size
+            return self.sketch_gradients(rows, size, clip, epsilon, delta), FLOAT32_BYTES * size
 
         return self._ask_gradients(("sketches", size, clip, epsilon, delta), make).copy()
 
@@ -167,15 +171,16 @@ class Server(ServerView):
         if epsilon is not None:
             epsilon = check_float("epsilon", epsilon, 0)
         if epsilon not in self.memory.label_epsilons:
-            self.charge(examples=0, bytes_up=4 * self._classes * self.clients)
+            self.charge(examples=0, bytes_up=COUNT_BYTES * self._classes * self.clients)
             self.memory.label_epsilons.append(epsilon)
-        shards = (self._data.of(k)[1].cpu().numpy() for k in range(self.clients))
-        counts = (np.bincount(labels, minlength=self._classes) for labels in shards)
+        labels = (y.cpu().numpy() for _, y in map(self._data.of, range(self.clients)))
+        counts = (np.bincount(y, minlength=self._classes) for y in labels)
         return self.count_labels(counts, epsilon)
 
     def norms(self) -> np.ndarray:
         def make(gradients):
-            return self._finite("norm", [float(g.double().norm()) for g in gradients]), 8
+            norms = [float(g.double().norm()) for g in gradients]
+            return self._finite("norm", norms), NUMBER_BYTES
 
         return self._ask_gradients("norms", make).copy()
 
@@ -205,7 +210,8 @@ class Server(ServerView):
         return self._finite("loss", [self._loss(int(k)) for k in clients])
 
     def _loss(self, k: int) -> float:
-        return engine.evaluate(self.module, self._params, *self._data.of(k))[0]
+        loss, _ = engine.evaluate(self.module, self._params, *self._data.of(k))
+        return loss
 
     def _charge_pass(self, clients) -> None:
         """Add to the cost a pass of these clients over their examples at w_t.
@@ -213,9 +219,11 @@ class Server(ServerView):
         That is the download of w_t by those who do not have it, the examples, and one float64 that each client sends.
         """
         self.send_model(clients)
-        self.charge(examples=int(self._data.sizes[clients].sum()), bytes_up=8 * len(clients))
+        examples = int(self._data.sizes[clients].sum())
+        self.charge(examples=examples, bytes_up=NUMBER_BYTES * len(clients))
 
     def _finite(self, what: str, values) -> np.ndarray:
+        """Return the clients' answers as an array; raise `Diverged` if one is not finite."""
         if not np.isfinite(values).all():
             raise Diverged(f"round {self.round}: a client's {what} is not finite")
         return np.array(values)
@@ -225,7 +233,7 @@ class Server(ServerView):
         weight = torch.from_numpy(batch_mean_weights(self._data.sizes, batch, self._seed))
         weight = weight.to(self._params)
         gradients = engine.client_gradients(self.module, self._params, self._data, weight)
-        self.charge(examples=self.total, bytes_up=self.clients * levels * 4)
+        self.charge(examples=self.total, bytes_up=FLOAT32_BYTES * levels * self.clients)
         return np.stack([make(g.cpu().numpy()) for g in gradients])
 
     def gradient_spreads(self, clients) -> np.ndarray:
@@ -253,7 +261,7 @@ class Server(ServerView):
         return self._majority
 
     def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
-        self.cost["bytes_up"] += 8 * len(clients)
+        self.cost["bytes_up"] += NUMBER_BYTES * len(clients)
         sizes = self._data.sizes
         return self.report_sizes(clients, sizes, size_cap=size_cap, alpha=alpha, memoised=memoised)
 

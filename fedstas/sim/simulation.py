@@ -105,14 +105,19 @@ def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t:
 def draw_keys(module, local, idx: np.ndarray, seed: int, t: int, places=None):
     """Draw the dropout keys of the rows idx of `draw_batches`, int64 as idx, or None for a network without dropout.
 
-    A participant's keys do not depend on the other participants, nor on the backend.
+    A key decides which units are dropped for one example in one step (`models.ConvolutionalDropout`). A participant's keys
+    do not depend on the other participants, nor on the backend.
     """
     if not isinstance(module, models.ConvolutionalDropout):
         return None
-    places, shape = range(len(idx)) if places is None else places, (idx.shape[1], local.batch)
+    m, steps, width = idx.shape
+    places = range(m) if places is None else places
     rngs = (stream(seed, "dropout", t, place) for place in places)
-    keys = np.stack([rng.integers(-(2**63), 2**63, shape) for rng in rngs])[..., : idx.shape[2]]
-    # A participant's last step has its first keys: how many steps others have does not matter.
+    # Keys of whole batches are drawn, and the first `width` used: the largest batch of the cohort does not matter.
+    whole = np.stack([rng.integers(-(2**63), 2**63, (steps, local.batch)) for rng in rngs])
+    keys = whole[..., :width]
+    # With epochs, who has fewer steps than others makes the last of the cohort's. In reverse order its last step has its
+    # first keys, so that the others' steps do not matter.
     return keys if local.epochs is None else keys[:, ::-1].copy()
 
 

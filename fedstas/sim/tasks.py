@@ -287,9 +287,12 @@ def load(
     for key, array in arrays.items():
         value = torch.from_numpy(np.ascontiguousarray(array))
         if key.endswith("_x") and name not in TEXT:
-            value = value.to(torch.float32).div_(16.0 if name == "digits" else 255.0)
+            largest = (
+                16.0 if name == "digits" else 255.0
+            )  # value of a pixel, or of a feature's byte
+            value = value.to(torch.float32).div_(largest)
             if name.startswith("cifar") and name not in frozen_features.TASKS:
-                value.sub_(0.5).div_(0.5)
+                value.sub_(0.5).div_(0.5)  # from -1 to 1
         tensors[key] = value.to(where)
     classes = int(arrays["train_y"].max()) + 1
     return Task(name, **tensors, classes=classes, digest=digest, network=network, users=users)
@@ -407,7 +410,8 @@ def _check_network(task: Task) -> None:
             raise InputError(
                 f"{name} returns {type(module).__name__}: it must return a torch module with parameters"
             )
-        if defect := models.find_defect(module, task.train_x[:32], task.classes):
+        some = task.train_x[:32]
+        if defect := models.find_defect(module, some, task.classes):
             raise InputError(f"the network of {name} {defect}")
 
 
@@ -423,7 +427,7 @@ def _digits_arrays() -> dict[str, np.ndarray]:
 
     data = load_digits()
     x, y = data.images.astype(np.uint8)[:, None], data.target.astype(np.int64)
-    test = np.arange(len(y)) % 5 == 4
+    test = np.arange(len(y)) % TEST_EVERY == TEST_EVERY - 1
     return {"train_x": x[~test], "train_y": y[~test], "test_x": x[test], "test_y": y[test]}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedstas.arrays import number_names
 from fedstas.sim import corpora
 from fedstas.streams import stream
 
@@ -119,17 +120,18 @@ def tokenise(train: tuple, test: tuple) -> dict[str, np.ndarray]:
     have the tokens from 2 on (ties in alphabetical order); any other word has the token 1.
     A text without a word becomes one unknown word, so that its label and author are kept.
     """
-    parts = {"train": train, "test": test}
+    texts_of, labels_of = {"train": train[0], "test": test[0]}, {"train": train[1], "test": test[1]}
     split = {
-        k: [re.findall("[a-z]+", t.lower())[:MAX_WORDS] for t in v[0]] for k, v in parts.items()
+        name: [re.findall("[a-z]+", text.lower())[:MAX_WORDS] for text in texts]
+        for name, texts in texts_of.items()
     }
     counts = Counter(word for words in split["train"] for word in words)
     known = sorted(counts, key=lambda word: (-counts[word], word))[:VOCABULARY]
     number = {word: k for k, word in enumerate(known, UNKNOWN + 1)}
-    arrays = {"users": np.unique(train[2], return_inverse=True)[1].astype(np.int64)}
+    arrays = {"users": number_names(train[2])}  # the authors
     for name, texts in split.items():
         x = np.zeros((len(texts), MAX_WORDS), dtype=np.int64)
         for row, words in zip(x, texts, strict=True):
             row[: max(1, len(words))] = [number.get(w, UNKNOWN) for w in words] or UNKNOWN
-        arrays |= {f"{name}_x": x, f"{name}_y": np.asarray(parts[name][1], dtype=np.int64)}
+        arrays |= {f"{name}_x": x, f"{name}_y": np.asarray(labels_of[name], dtype=np.int64)}
     return arrays

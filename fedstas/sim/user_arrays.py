@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 import torch
 
-from fedstas.arrays import as_array, as_names
+from fedstas.arrays import as_array, as_names, number_names
 from fedstas.errors import InputError, format_value
 from fedstas.sim.tasks import KEYS, TEST_EVERY, Task, check_tensors, tensors_digest
 
@@ -64,7 +64,7 @@ def from_arrays(
         for key, array in zip(KEYS, (x, y, test_x, test_y), strict=True)
     }
     if users is not None:
-        users = np.unique(users, return_inverse=True)[1].astype(np.int64)
+        users = number_names(users)
     classes = 1 + max(int(tensors[k].max()) if len(tensors[k]) else 0 for k in KEYS[1::2])
     check_tensors(**tensors, classes=classes, users=users)
     digest = tensors_digest(tensors, users)

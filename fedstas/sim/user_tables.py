@@ -88,7 +88,7 @@ def from_csv(
         for of_table, columns in zip(x, make(tables, name, training), strict=True):
             of_table += columns
     if test is None:
-        counts = np.unique(labels[0], return_counts=True)[1]
+        _, counts = np.unique(labels[0], return_counts=True)
         if counts.min() < TEST_EVERY and len(classes) > len(y[0]) / TEST_EVERY:
             raise InputError(
                 f"{path}: column {label} has {len(classes)} different values in {len(y[0])} rows: it must name "

@@ -43,7 +43,7 @@ def in_proportion(measure: Sequence, m: int) -> list[Fraction]:
 
     It is eq. 3.5 for T_h = N_h S_h, and the proportional allocation for T_h = N_h.
     """
-    t, draws = exact(measure), exact([m])[0]
+    t, (draws,) = exact(measure), exact([m])
     if not t or min(t) < 0 or not sum(t) or draws < 0:
         raise InputError("the allocation is 0/0: measures must be >= 0 and not all zero")
     return [draws * x / sum(t) for x in t]

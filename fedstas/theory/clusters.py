@@ -29,7 +29,7 @@ class Weights(NamedTuple):
     times: list[tuple[int, int]]  # [n], fewest and most draws that a client can get
 
 
-def _decimals(row) -> list[Fraction]:
+def _as_fractions(row) -> list[Fraction]:
     """Convert numbers to the Fractions of their decimal representation: 0.1 to 1/10."""
     return exact([str(x) for x in row])
 
@@ -44,7 +44,7 @@ def _check_sizes(sizes: Sequence[int]) -> tuple[list[int], int]:
 
 def as_rows(rows: Sequence[Sequence]) -> list[list[Fraction]]:
     """Convert a matrix to Fractions; `InputError` unless it is feasible (eq. 7: entries >= 0, rows sum to 1)."""
-    matrix = [_decimals(row) for row in rows]
+    matrix = [_as_fractions(row) for row in rows]
     if not matrix or any(len(row) != len(matrix[0]) for row in matrix):
         raise InputError("rows must be a matrix with one row per draw")
     if any(sum(row) != 1 or min(row) < 0 for row in matrix):
@@ -116,7 +116,7 @@ def variance_of_mean(rows: Sequence[Sequence], vectors: Sequence) -> Fraction:
     That is E |X - E X|^2 for X = (1/m) sum_k z_{l_k}, where draw k selects client l_k and `vectors` are z [n] or [n, d].
     """
     r = as_rows(rows)
-    z = [_decimals(v if hasattr(v, "__len__") else [v]) for v in vectors]
+    z = [_as_fractions(v if hasattr(v, "__len__") else [v]) for v in vectors]
     total = Fraction(0)
     for row in r:
         centre = [sum(q * v[c] for q, v in zip(row, z, strict=True)) for c in range(len(z[0]))]

@@ -233,7 +233,7 @@ def constant_step_bound(
         rounds: T.
     """
     largest = 1 / _expected_smoothness(clients, draws)
-    if not 0 < lr <= largest * (1 + 1e-12):
+    if not 0 < lr <= largest * (1 + 1e-12):  # the largest one itself is allowed, up to rounding
         raise InputError(f"lr is {lr:g}: it must be above 0 and at most {largest:g} here")
     mu, t = clients.convexity, np.arange(rounds + 1)
     floor = 2 * lr * clients.noise(draws) / mu
@@ -247,7 +247,8 @@ def _expected_smoothness(clients: Quadratics, draws) -> float:
 
 def ridge(x, targets, shards, penalty: float) -> Quadratics:
     """Make ridge regression problems, one client for each shard, with equal weights: x [n, d], targets [n, c]."""
-    x, y, identity = np.asarray(x, float), np.asarray(targets, float), np.eye(np.shape(x)[1])
+    x, y = np.asarray(x, float), np.asarray(targets, float)
+    identity = np.eye(x.shape[1])
     a = np.array([x[i].T @ x[i] / len(i) + penalty * identity for i in shards])
     b = np.array([x[i].T @ y[i] / len(i) for i in shards])
     return Quadratics(a, np.linalg.solve(a, b), np.full(len(a), 1 / len(a)))

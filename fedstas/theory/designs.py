@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedstas.arrays import as_float_array, rescale_exponent
+from fedstas.arrays import as_float_array, rescale
 from fedstas.errors import InputError, check_choice, check_int, format_value
 
 DESIGNS = ("plain-wr", "plain-successive", "hansen-hurwitz", "horvitz-thompson")
@@ -157,7 +157,7 @@ def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.
     Raises:
         InputError: a selection is negative or infinite, or m is above N.
     """
-    p = rescale_exponent(as_float_array("selection probabilities", selection, 0))[0]
+    p = rescale(as_float_array("selection probabilities", selection, 0))
     m = check_int("m", m, 0, len(p))
     positive = np.flatnonzero(p > 0)
     if m >= len(positive):

@@ -90,16 +90,20 @@ def _ldp_ratio(size_cap: int, alpha: Fraction) -> Fraction:
 def composed_ratio(size_cap: int, alpha, reports: int, delta=0) -> Fraction:
     """Compute exp(epsilon) of that many fresh reports at this delta, as an exact rational.
 
-    The loss is D times the loss of one report, D the number of reports equal to one size less the number equal to
-    the other, a sum of three-valued variables. E[(1 - y rho^-D)_+] = delta is linear in y between powers of rho.
+    Of two sizes to be told apart, a report equal to the true one multiplies the likelihood ratio by rho (`ldp_ratio`), one
+    equal to the other size divides it by rho, and any other report leaves it. So the ratio is rho^D, where D is the number
+    of reports equal to the true size less the number equal to the other. y = exp(epsilon) solves
+    E[(1 - y rho^-D)_+] = delta, which is linear in y between powers of rho.
     """
     rho, delta = ldp_ratio(size_cap, alpha), truth(delta, "delta")
     j, alpha = check_int("reports", reports, 1, MOST // 10), truth(alpha)
     if delta == 0:
         return rho**j
-    miss = (1 - alpha) / (size_cap - 1)
-    scale = miss.denominator * alpha.denominator  # all three chances times this are whole
-    up, down = int((alpha + miss) * scale), int(miss * scale)
+    false = (1 - alpha) / (size_cap - 1)  # the chance of a random report to be a given size
+    scale = (
+        false.denominator * alpha.denominator
+    )  # the chances of D + 1, D - 1 and D, times this, are whole
+    up, down = int((alpha + false) * scale), int(false * scale)
     stay = scale - up - down
     ways = [1]  # numerator of P(D = d), d = -j..j
     for _ in range(j):

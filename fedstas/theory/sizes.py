@@ -135,11 +135,10 @@ def size_estimator_distribution(sizes, size_cap: int, alpha: float):
         return probabilities
 
     if m > 20 and (sizes == sizes[0]).all():
-        width = m * (size_cap - 2) + 1
+        width = m * (size_cap - 2) + 1  # the number of values of the sum of the reports
         padded = next_fast_len(width, real=True)
-        pmf = np.maximum(
-            np.fft.irfft(np.fft.rfft(report_pmf(sizes[0]), padded) ** m, padded)[:width], 0.0
-        )
+        spectrum = np.fft.rfft(report_pmf(sizes[0]), padded) ** m
+        pmf = np.maximum(np.fft.irfft(spectrum, padded)[:width], 0.0)
     else:
         pmf = np.ones(1)
         for size in sizes:
@@ -157,7 +156,7 @@ def estimated_rate(sizes, size_cap: int, alpha, n_star: float, floor: float = 1)
     values, pmf = size_estimator_distribution(sizes, size_cap, alpha)
     rate = np.minimum(1, n_star / np.maximum(values, floor))
     error = (rate - n_star / float(np.sum(sizes))) ** 2
-    outside = pmf[values < n_star * (1 - 1e-12)].sum()
+    outside = pmf[values < n_star * (1 - 1e-12)].sum()  # an estimate of n* up to rounding is inside
     return EstimatedRate(float(rate @ pmf), float(error @ pmf), float(outside))
 
 
