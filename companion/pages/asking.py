@@ -124,7 +124,9 @@ def check_asking(summary: pd.DataFrame) -> dict[str, bool]:
 
 
 def draw_differences(differences: pd.DataFrame, arm: str = SKETCH_ARM) -> Figure:
-    """Draw an arm's points above MD sampling, both raw and both averaged: a panel per budget, a row per setting.
+    """Draw by how many points of accuracy an arm is above MD sampling: a panel per budget, a row per setting.
+
+    Two intervals a row: of the difference between the last models of both, and between averages of the models of both.
 
     Args:
         differences: as `averaging_results.differences` returns it.

@@ -194,6 +194,7 @@ def draw_training(measures: pd.DataFrame) -> Figure:
     """Draw the purity of new strata, and the variance that new and old strata leave, over the moments of training."""
     moments = sorted(measures["round"].unique())
     figure, axes = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.2))
+    # Columns of `measures`: "left" is the variance that the strata of this round leave, "kept" that of the strata of w_0.
     purity = [("purity", name, style) for name, style in SUMMARIES.items()]
     variance = [
         ("left", "restored", Style(WRITTEN, label="as written, made anew (solid)")),
@@ -206,7 +207,7 @@ def draw_training(measures: pd.DataFrame) -> Figure:
         for place, (metric, kind, style) in enumerate(series):
             values = [metric_of(measures, metric, kind, round=t) for t in moments]
             rows = [statistics.mean_interval(v) for v in values]
-            at = np.arange(len(moments)) + 0.05 * (place - 1)
+            at = np.arange(len(moments)) + 0.05 * (place - 1)  # beside each other
             lines[style.label] = pd.DataFrame(rows, at, ["mean", "low", "high"])
             styles[style.label] = style._replace(marker="o")
         plots.curves(ax, lines, styles, band="bars", names=False, ylabel=label)

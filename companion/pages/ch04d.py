@@ -32,15 +32,20 @@ DESIGNS = {  # of data sampling, by the names of the readings
 
 
 def draw_validity(sizes=(6, 60, 600), m: int = 10) -> Figure:
-    """Draw for which samples and requests eq. 6.11 is a covariance, a panel for each size of m equal clients."""
+    """Draw for which samples and requests eq. 6.11 is a covariance, a panel for each size of m equal clients.
+
+    The sample n̄ of one client is on the horizontal axis, the requested sample n* of the round on the vertical one.
+    """
     figure, axes = plt.subplots(len(sizes), 1, figsize=(4.2, 7.2))
     for ax, n_k in zip(axes, sizes, strict=True):
         n, size = m * n_k, np.geomspace(1, n_k, 241)
-        proper = n * (n - 1) / (n * (size - 1) + n_k * (n - size))
-        negative = np.minimum(n, (n - 1) / np.maximum(size - 1, 1e-9))  # its first factor, above
-        proper = np.minimum(proper, negative)
-        ax.fill_between(size, proper, negative, color=plots.GREY, alpha=0.25, lw=0)
-        ax.fill_between(size, negative, n, color=plots.GREY, alpha=0.6, lw=0)
+        # Up to the first request eq. 6.11 is a covariance (`covariances.largest_request`). Above the second its factor
+        # 1 - n*(n̄ - 1)/(n - 1) is negative, whatever the gradients.
+        largest_request = n * (n - 1) / (n * (size - 1) + n_k * (n - size))
+        negative_from = np.minimum(n, (n - 1) / np.maximum(size - 1, 1e-9))
+        largest_request = np.minimum(largest_request, negative_from)
+        ax.fill_between(size, largest_request, negative_from, color=plots.GREY, alpha=0.25, lw=0)
+        ax.fill_between(size, negative_from, n, color=plots.GREY, alpha=0.6, lw=0)
         ax.plot(size, m * size, color=plots.WRITTEN, lw=2)
         ax.set(xscale="log", yscale="log", xlim=(1, n_k), ylim=(1, n))
         ax.set_title(f"{m} clients of {n_k} examples", loc="left")
@@ -48,13 +53,15 @@ def draw_validity(sizes=(6, 60, 600), m: int = 10) -> Figure:
         if n_k < 10:
             ax.set_xticks([1, 2, 3, n_k], ["1", "2", "3", f"{n_k}"])
         ax.grid(visible=False)
-    for name, (_, _, star, size) in covariances.SETTINGS.items():
-        ax.plot(size, star, "o", color=plots.BLACK, ms=6)
-        plots.annotate(ax, size, star, name.partition(" (")[0], plots.BLACK, -7, ha="right")
-    plots.annotate(ax, 1.2, 3, "a covariance", plots.BLACK, 0)
-    plots.annotate(ax, 1.1, 800, "negative for\nequal gradients", plots.BLACK, 0)
-    plots.annotate(ax, 560, 60, "negative for\nall gradients", plots.BLACK, 0, ha="right")
-    plots.annotate(ax, 9, 35, "the paper's rule", plots.WRITTEN, 0)
+    last = axes[-1]  # with clients of 600 examples, as in the settings
+    for name, (_, _, request, size) in covariances.SETTINGS.items():
+        last.plot(size, request, "o", color=plots.BLACK, ms=6)
+        label, _, _ = name.partition(" (")
+        plots.annotate(last, size, request, label, plots.BLACK, -7, ha="right")
+    plots.annotate(last, 1.2, 3, "a covariance", plots.BLACK, 0)
+    plots.annotate(last, 1.1, 800, "negative for\nequal gradients", plots.BLACK, 0)
+    plots.annotate(last, 560, 60, "negative for\nall gradients", plots.BLACK, 0, ha="right")
+    plots.annotate(last, 9, 35, "the paper's rule", plots.WRITTEN, 0)
     axes[-1].set_xlabel("sample of one client (examples)")
     axes[1].set_ylabel("requested sample of the round (examples)")
     return figure

@@ -120,7 +120,8 @@ class Verdicts:
 
     def verdict(self, claim: str) -> str:
         """Return the verdict on a claim, of the method as written."""
-        return self.decided[claim][1].verdict
+        _, evidence = self.decided[claim]
+        return evidence.verdict
 
     def box(self, title: str, *prefixes: str, but: str | None = None):
         """Return a folded box of the claims not shown yet whose ids have a prefix, except those that contain `but`.
@@ -155,7 +156,10 @@ class Verdicts:
         return Markdown(f"{head}\n\n{text}\n````")
 
     def level_verdicts(self) -> dict[str, list[str]]:
-        """Return the verdicts on levels, as written and as coded, of the facts that are decided for both."""
+        """Return the verdicts on levels, as written and as coded, of the facts that are decided for both.
+
+        Claims whose ids contain "own" are about the papers' own numbers, and no levels of our runs.
+        """
         return self._decided_for_both(
             lambda name: name.startswith(LEVEL_CLAIMS) and "own" not in name
         )
@@ -377,10 +381,8 @@ def tabulate_explanations(
     rows = {}
     for name, (words, form) in whose.items():
         inside, halves = count_in_prediction_intervals(frame, curves, form.format)
-        counts = (
-            f"{inside} of {len(curves)}",
-            f"{count_in_prediction_intervals(frame, ends, form.format)[0]} of {len(ends)}",
-        )
+        ends_inside, _ = count_in_prediction_intervals(frame, ends, form.format)
+        counts = f"{inside} of {len(curves)}", f"{ends_inside} of {len(ends)}"
         rows[name] = (words, *counts, f"{min(halves):.0f} to {max(halves):.0f}")
     columns = ["whose runs", "their curves", "their ends", "points to either side"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
@@ -611,7 +613,7 @@ def tabulate_servers(
         formatted = "–"
         if m in accuracy.index:
             formatted = statistics.format_plus_minus(*accuracy.loc[m, ["mean", "low", "high"]])
-        difference = tables.describe_difference(baselines, m, base)[0]
+        difference, _ = tables.describe_difference(baselines, m, base)
         rows.append(
             {
                 "method": METHOD_NAMES[m],
@@ -979,7 +981,8 @@ def part_changes(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]
         values[f"part_{key}"] = statistics.format_interval(
             *change.loc[part, ["difference", "low", "high"]], "+.1f"
         )
-        values[f"part_{key}_sent"] = tables.relative_cost(parts, part, CORRECTED_METHOD)[0]
+        sent, _ = tables.relative_cost(parts, part, CORRECTED_METHOD)
+        values[f"part_{key}_sent"] = sent
     return values
 
 

@@ -481,13 +481,17 @@ def check_tuned_gains(gains: pd.DataFrame) -> dict[str, bool]:
     unlike, similar = ("mnist", "fashion-mnist"), "clustered-similarity"
     above_similar = [signs(setting, similar) for setting in (*unlike, "mnist-equal")]
     coarse = signs("cifar100-coarse", "md", similar), signs("cifar100-coarse", "md")
+    small, large = zip(
+        *(signs(setting, "md") for setting in unlike), strict=True
+    )  # of each setting
+    small_with_equal_sizes, _ = signs("mnist-equal", "md")
     return {
         # where sizes differ, least variance is surely ahead of MD at the smaller budget
-        "early": all(signs(setting, "md")[0] == 1 for setting in unlike),
+        "early": all(sign == 1 for sign in small),
         # at the larger one only on Fashion-MNIST
-        "late": [signs(setting, "md")[1] for setting in unlike] == [0, 1],
+        "late": large == (0, 1),
         # with equal sizes it is open at the smaller budget
-        "equal": signs("mnist-equal", "md")[0] == 0,
+        "equal": small_with_equal_sizes == 0,
         # where sizes differ, it is surely ahead of corrected k-means strata at both budgets
         "corrected": all(signs(setting, "fedstas-unbiased") == (1, 1) for setting in unlike),
         # of clustered sampling by similarity, only on Fashion-MNIST at the larger budget

@@ -279,10 +279,11 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     )
     prox_best = best_prox.__wrapped__(MNIST)  # shows the mu that is furthest below 0.1
     mu = prox_best.table.set_index("mu")
-    never_worse = ledger.decide_by_id("clustered-6-never-worse")[1].table
+    _, evidence_of_never_worse = ledger.decide_by_id("clustered-6-never-worse")
+    never_worse = evidence_of_never_worse.table
     verdicts = {}
     for name in ("6-never-worse", "fig-8-steps"):
-        evidence = ledger.decide_by_id(f"clustered-{name}")[1]
+        _, evidence = ledger.decide_by_id(f"clustered-{name}")
         verdicts[name] = evidence.substitute or evidence.verdict
     holds = {
         "one": similar[2][1] > 0 > size[2][1] and size[2][2] > 0,

@@ -98,8 +98,8 @@ def example_state(rounds: int = ROUNDS) -> one_round.State:
 def example() -> Example:
     """Return the example that the figure shows, its clients ordered by their largest class."""
     setup = example_state().setup
-    classes = [setup.data.of(k)[1].numpy() for k in range(len(setup.data.sizes))]
-    counts = np.stack([np.bincount(y, minlength=setup.task.classes) for y in classes])
+    labels = [y.numpy() for _, y in map(setup.data.of, range(len(setup.data.sizes)))]
+    counts = np.stack([np.bincount(y, minlength=setup.task.classes) for y in labels])
     order = np.lexsort((-counts.max(1), counts.argmax(1)))
     designs = {name: p[:, order] for name, p in probabilities_of_designs(example_state()).items()}
     return Example(designs, example_state().omega[order], counts[order])

@@ -99,6 +99,7 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
     printed."""
     rows = []
     for network, printed in PRINTED.items():
+        # The Text-CNN is the task's own network, which runs name "".
         method_runs = runs[runs["network"] == ("" if network == "text-cnn" else network)]
         for arm in ARMS:
             finished = method_runs[method_runs["arm"] == arm].dropna(subset=METRICS)
@@ -121,7 +122,7 @@ def count_diverged(runs: pd.DataFrame) -> dict[str, int | bool]:
         whenever: whether all of them with an epsilon of 1 or less diverged;
         wide, of_wide: how many at the largest spread of sizes diverged, and how many there are.
     """
-    runs = runs[runs["network"] == ""]
+    runs = runs[runs["network"] == ""]  # the task's own network, which is the Text-CNN
     diverged, private = runs[METRICS[0]].isna(), runs["arm"] == PRIVATE
     noisy, wide = private & (runs["epsilon"] <= 1), private & (runs["sigma"] == SPREADS[-1])
     return {

@@ -364,13 +364,13 @@ def megabytes_to_hold(
     never holds the goal, the megabytes of the whole run and False are returned: it would need more. So do those of a run
     that diverged, but no fewer than `budget`, since it would have sent that much.
     """
-    sent = float(np.asarray(run["megabytes"])[-1])
-    if np.asarray(run["ended"])[0]:
+    sent, diverged = float(np.asarray(run["megabytes"])[-1]), np.asarray(run["ended"])[0]
+    if diverged:
         return max(sent, budget), False
     x = np.append(0.0, run["megabytes"])
     y = np.append(1 / classes, run[metric])
     ends = np.linspace(TAIL * budget, sent, 1001)
-    steps = np.linspace(0, TAIL * budget, 101)  # as in `accuracy_at_budget`
+    steps = np.linspace(0, TAIL * budget, protocol.POINTS_OF_TAIL)
     means = np.interp(ends[:, None] - steps, x, y).mean(1)
     reached = np.flatnonzero(means >= goal - 1e-9)  # rounding error of the reference's own goal
     return (float(ends[reached[0]]), True) if len(reached) else (sent, False)
@@ -526,7 +526,8 @@ def headroom(table: pd.DataFrame, reference: str) -> pd.DataFrame:
 def missing(setting: Setting, recorded: list[records.Record]) -> dict[str, list[int]]:
     """Return the seeds of evaluation that each arm lacks; all of them for an arm that is not tuned."""
     seeds: dict[str, set[int]] = {arm.name: set() for arm in setting.arms}
-    for arm, seed in _evaluate(setting, recorded)[0]:
+    curves, _ = _evaluate(setting, recorded)
+    for arm, seed in curves:
         seeds[arm].add(seed)
     lacking = {
         arm: [s for s in setting.evaluation_seeds if s not in had] for arm, had in seeds.items()

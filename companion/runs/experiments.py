@@ -85,7 +85,10 @@ def preprint(profile: str) -> list[Run]:
 
 
 def every_method(profile: str) -> list[Run]:
-    """Return runs of all other methods in the setting of `preprint`, disjoint partition, three seeds."""
+    """Return runs of every method that neither the table of methods nor that of one-round errors has.
+
+    The setting is that of `preprint`, disjoint partition, with three seeds.
+    """
     others = [
         m
         for m in methods.names()

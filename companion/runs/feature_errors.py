@@ -24,6 +24,7 @@ from companion.runs.least_variance_results import LEAST_VARIANCE_METHOD
 from companion.runs.records import FEATURE_ERRORS, RENEWAL_ERRORS
 from fedstas import methods
 from fedstas.sim import one_round, partition, simulation, tasks
+from fedstas.sim.server import NUMBER_BYTES
 
 ROUNDS, PARTICIPANTS, SEEDS = 30, (5, 10, 20), range(5)
 
@@ -77,10 +78,11 @@ def _bytes_per_client(state: one_round.State, design) -> dict[str, float]:
     """Return the bytes that a client sends, and that it receives, for the design's question at w_0."""
     first = replace(state, round=1, params=state.start)
     server = one_round.view_at(first, design)
-    design.strata(server, state.setup.m)
-    sizes = 0 if design.equal_clients else 8  # of every design that weights clients by size
+    design.strata(server, state.setup.m)  # asks the clients, which adds to the server's costs
     up, down = (server.cost[key] / server.clients for key in ("bytes_up", "bytes_down"))
-    return {"bytes_up": up - sizes, "bytes_down": down}
+    # A client's size is no feature: every design that weights clients by size asks for it.
+    size_bytes = 0 if design.equal_clients else NUMBER_BYTES
+    return {"bytes_up": up - size_bytes, "bytes_down": down}
 
 
 def _state_after(data: tasks.Task, setting: Setting, seed: int, rounds: int) -> one_round.State:

@@ -82,7 +82,8 @@ def record_runs(
         options["clients_per_round"] = protocol.read()[protocol.TRIAL].clients_per_round
         identity = records.identity(task, federation, method, **options)
         if method.name in methods.names() and records.is_recorded(identity, SWEEP, folder):
-            files.append(records.run_files(identity, SWEEP, folder)[0])
+            rows_file, _ = records.run_files(identity, SWEEP, folder)
+            files.append(rows_file)
             continue
         history = simulation.run(
             task, federation, method, device="cpu", progress=progress, **options

@@ -40,6 +40,7 @@ CLASSES |= {
 }
 TRIAL = "digits"  # the setting for readers' own designs: embedded data, minutes
 TAIL = 0.1  # an accuracy at a budget is the mean of the curve over this last part of it
+POINTS_OF_TAIL = 101  # of the curve, over which the mean is taken
 MAX_EXTENSIONS = 3  # of a grid of learning rates, if an optimum lies at its end
 METRICS = ("large", "small", "rounds", "examples", "worst_decile")  # the primary outcome first
 
@@ -312,12 +313,14 @@ def accuracy_at_budget(
     """Return a run's accuracy at a budget of `cost`, a cumulative column such as megabytes.
 
     It is the mean of the curve over the last tenth of the budget. The curve is linear between evaluations, starts
-    from a guess before round 1, and stays where it ends; a run that diverged guesses.
+    from a guess before round 1, and stays where it ends; a run that diverged (column `ended`) guesses.
     """
-    if np.asarray(run["ended"])[0]:
+    diverged = np.asarray(run["ended"])[0]
+    if diverged:
         return 1 / classes
     x, y = np.append(0.0, run[cost]), np.append(1 / classes, run[metric])
-    return float(np.interp(np.linspace((1 - TAIL) * budget, budget, 101), x, y).mean())
+    tail = np.linspace((1 - TAIL) * budget, budget, POINTS_OF_TAIL)
+    return float(np.interp(tail, x, y).mean())
 
 
 def tabulate_rates(setting: Setting, rows: pd.DataFrame) -> pd.DataFrame:
@@ -525,7 +528,8 @@ def _value_after(run: pd.DataFrame, rounds: int, column: str) -> float:
 def _cost_to_reach(run: pd.DataFrame, cost: str, goal: float) -> float:
     """Return the cost at which the curve first reaches the goal, linear between evaluations; NaN if it does not."""
     y, x = np.append(0.0, run["test_accuracy"]), np.append(0.0, run[cost])
-    if run["ended"].iloc[0] or not (y >= goal).any():
+    diverged = run["ended"].iloc[0]
+    if diverged or not (y >= goal).any():
         return np.nan
     k = int((y >= goal).argmax())
     return float(x[k] if k == 0 else np.interp(goal, y[k - 1 : k + 1], x[k - 1 : k + 1]))

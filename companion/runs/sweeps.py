@@ -424,7 +424,7 @@ def _find_missing(todo: list[Run], name: str, folder: Path, device: str):
         load_task(task, device)  # raises once for missing data, not once for each run
     for run in todo:
         try:
-            identity = _prepare(run, device)[-1]
+            *_, identity = _prepare(run, device)
         except InputError as error:
             failed.append(f"{run}: {error}")
             continue

@@ -323,7 +323,7 @@ def describe_cost(frame: pd.DataFrame, a: str, b: str) -> str:
 
 def describe_gain(frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy") -> str:
     """Describe the paired difference of a to b, and what a costs in multiples of b."""
-    difference = describe_difference(frame, a, b, metric)[0]
+    difference, _ = describe_difference(frame, a, b, metric)
     return (
         difference if NOT_RECORDED in difference else f"{difference}, {describe_cost(frame, a, b)}"
     )

@@ -188,11 +188,13 @@ def neyman(
 
 
 def small_allocation_cases(high: int = 5, spread: int = 3) -> Iterator[tuple[tuple, tuple, int]]:
-    """Yield (N_h, S_h, m): two strata, N_h in 1..high, S_h in 1..spread; three, up to 3 and 2; every m from H to N."""
-    for strata in (2, 3):
-        top = high if strata == 2 else 3
-        for n in product(range(1, top + 1), repeat=strata):
-            for s in product(range(1, (spread if strata == 2 else 2) + 1), repeat=strata):
+    """Yield the small cases (N_h, S_h, m) of two and of three strata, with every number of draws m from H to N.
+
+    Of two strata N_h is at most `high` and S_h at most `spread`, of three at most 3 and 2; both are at least 1.
+    """
+    for strata, largest_size, largest_spread in ((2, high, spread), (3, 3, 2)):
+        for n in product(range(1, largest_size + 1), repeat=strata):
+            for s in product(range(1, largest_spread + 1), repeat=strata):
                 for m in range(strata, sum(n) + 1):
                     yield n, s, m
 
@@ -204,7 +206,7 @@ def count_allocation_cases(cases: tuple | None = None) -> dict[str, int]:
     for n, s, m in small_allocation_cases() if cases is None else cases:
         quotas = theory.neyman_printed(n, s, m)
         rounded = largest_remainder(quotas, m)
-        least = theory.integer_optimum(n, s, m)[0]
+        least, _ = theory.integer_optimum(n, s, m)
         fits = all(1 <= k <= a for k, a in zip(rounded, n, strict=True))
         v = theory.allocation_variance(n, s, rounded)
         ours = theory.allocation_variance(n, s, [int(k) for k in allocation.neyman(n, s, m)])

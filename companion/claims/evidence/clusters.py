@@ -253,9 +253,10 @@ def eq_17(claim: Claim, *, cases: list | None = None) -> Evidence:
 
 
 def _check_equality(is_equal: Callable, moment: str, cases: list | None) -> Evidence:
-    """Check whether a moment of a scheme is MD's if and only if the scheme is MD sampling.
+    """Check whether a moment of a scheme's weights equals that under MD if and only if the scheme is MD sampling.
 
-    It is checked for every client by itself, and for all clients of a scheme at once.
+    As printed this is said of every client by itself; the corrected statement is about all clients of a scheme at once. A
+    table shows a client whose moment is equal although the scheme is another one.
 
     Args:
         is_equal: takes the moments of a scheme's weights, those under MD, and a client; returns whether the client's are
@@ -264,14 +265,13 @@ def _check_equality(is_equal: Callable, moment: str, cases: list | None) -> Evid
         cases: the schemes to try; by default all of `schemes`.
     """
     cases = cases or schemes()
-    per_client = [
-        is_equal(w, md, i) == _is_md(rows) for _, rows, w, md in cases for i in range(len(rows[0]))
-    ]
-    jointly = [
-        all(is_equal(w, md, i) for i in range(len(rows[0]))) == _is_md(rows)
-        for _, rows, w, md in cases
-    ]
-    one, md = theory.weight_moments(ONE_CLIENT), theory.weight_moments(theory.md_rows([2, 1, 1], 2))
+    per_client, jointly = [], []
+    for _, rows, moments, md_moments in cases:
+        equal = [is_equal(moments, md_moments, i) for i in range(len(rows[0]))]
+        per_client += [e == _is_md(rows) for e in equal]
+        jointly.append(all(equal) == _is_md(rows))
+    counterexample = theory.weight_moments(ONE_CLIENT)
+    md = theory.weight_moments(theory.md_rows([2, 1, 1], 2))
     table = pd.DataFrame(
         {
             "client": [1, 2, 3],
@@ -279,9 +279,9 @@ def _check_equality(is_equal: Callable, moment: str, cases: list | None) -> Evid
             "row 1": ["1/2", "1/2", "0"],
             "row 2": ["1/2", "0", "1/2"],
             "variance, MD": map(str, variances(md)),
-            "variance": map(str, variances(one)),
+            "variance": map(str, variances(counterexample)),
             "P(in), MD": map(str, md.sampled),
-            "P(in)": map(str, one.sampled),
+            "P(in)": map(str, counterexample.sampled),
         }
     )
     note = f"For all clients together. One client has equality of {moment} if and only if r_ki = p_i for all k."

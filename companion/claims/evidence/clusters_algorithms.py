@@ -126,9 +126,10 @@ def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
                     "rows r', Fig. 3": format_lists(figure_counts),
                 }
             )
+    valid_if_repaired, _ = count_valid_algorithm_1(REPAIRS_1)
     note = (
         "Rows count from 0 (line 3), line 11 fills r'_(l,i), and in line 13 a row begun before gets "
-        f"b_i - b_(i-1): then {count_valid_algorithm_1(REPAIRS_1)[0]} of {inputs}."
+        f"b_i - b_(i-1): then {valid_if_repaired} of {inputs}."
     )
     ours = f"Proposition 1 in {valid} of {inputs} inputs"
     return Evidence(judge_theory(valid == inputs), ours, note=note, table=pd.DataFrame(table))
@@ -393,9 +394,10 @@ def algorithm_2_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
                 }
             )
     more_groups_than_rows = sum(len(groups) > m for _, groups, m in algorithm_2_inputs())
+    valid_if_repaired, _ = count_valid_algorithm_2(REPAIRS_2)
     note = (
         "Line 12 places u_i, not b_i, and q_k grows with what row k is given (after lines 12 and 14): "
-        f"then {count_valid_algorithm_2(REPAIRS_2)[0]} of {inputs}. "
+        f"then {valid_if_repaired} of {inputs}. "
         f"{more_groups_than_rows} of the inputs have more groups than rows."
     )
     return Evidence(

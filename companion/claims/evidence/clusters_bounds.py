@@ -311,7 +311,9 @@ def _check_rate(rows, case: str, drift: float) -> Evidence:
     """
     table = rates(rows)
     ratios = table["over the printed rate"].to_numpy()
-    slope = np.polyfit(np.log(table["N"]), np.log(ratios), 1)[0] if ratios.all() else 0.0
+    slope = 0.0  # of the ratio's logarithm over that of N
+    if ratios.all():
+        slope, _ = np.polyfit(np.log(table["N"]), np.log(ratios), 1)
     b = drift * float(theory.variance_of_mean(rows, [2 * g - 1 for g in EXAMPLE_GRADIENTS]))
     bounded_for_fixed_steps = all(
         average_squared_gradient(b, n, 2, t) <= n * printed_rate(n, 2, t)

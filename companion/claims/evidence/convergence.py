@@ -124,7 +124,7 @@ def theorem_2(
     spread -= Fraction(sum(centres), len(centres)) ** 2
     limit = STEP / (2 - STEP) * spread / (2 * m)  # of the error as T grows, if steps are constant
     steps = np.full(300, float(STEP)) if constant else 2 / (8 + np.arange(1000.0))
-    errors = cv.errors(clients, design, steps, [[0.0]])[1]
+    _, errors = cv.errors(clients, design, steps, [[0.0]])
     assert not constant or np.isclose(errors[-1], float(limit), atol=1e-12)
     rows, holds = [], []
     for ratio in (1, 1000, 1_000_000):
@@ -232,7 +232,7 @@ def slopes(
     for rule in cv.RULES:
         path = clients.excess(cv.simulate(clients, rule, bound.lrs, start, uniforms))
         paths[rule] = path
-        seed_slopes = np.polyfit(np.log(at), np.log(path[at]), 1)[0]
+        seed_slopes, _ = np.polyfit(np.log(at), np.log(path[at]), 1)
         half = stats.t.ppf(0.975, seeds - 1) * seed_slopes.std(ddof=1) / sqrt(seeds)
         rows.append(
             {
@@ -259,7 +259,8 @@ def slopes(
 )
 def improved_rates(claim: Claim, *, table: pd.DataFrame | None = None) -> Evidence:
     """Compare the measured exponents of T of FedSTaS's draws, corrected ones and uniform ones; `table` is that of `slopes`."""
-    table = slopes()[0] if table is None else table
+    if table is None:
+        table, _, _ = slopes()
     result = table.set_index("draws")
     better = result.loc["as written", "high"] < result.loc["uniform", "low"]
     corrected = result.loc["corrected", "high"] < result.loc["uniform", "low"]

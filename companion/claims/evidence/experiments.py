@@ -450,24 +450,25 @@ def decide_relative_gain(setting: Setting, better: str, worse: str) -> Decision:
             wide = tables.pivot_seeds(setting.runs(a, b), METRICS[0]).dropna()
             gains, unit = 100 * (wide[a] / wide[b] - 1), "% relatively"
             printed, tolerance = first_number(claim.printed), claim.tolerance or 0
-            predict = statistics.prediction_interval
             gain = judge_higher(gains, unit)
-            pair = judge_equal(gains, printed, unit, tolerance, predict)
+            # The paper prints one pair: it must lie where one more pair of ours would.
+            pair = judge_equal(gains, printed, unit, tolerance, statistics.prediction_interval)
             verdict = combine_verdicts((gain.verdict, pair.verdict))
             why = (gain.why or pair.why) if verdict == UNDECIDED else ""
             return gain, replace(pair, verdict=verdict, why=why)
 
         def judge(a: str, b: str) -> Judgement:
             """Judge whether a single pair of runs shows the printed gain of a over b."""
-            return judge_gains(a, b)[1]
+            _, pair = judge_gains(a, b)
+            return pair
 
-        as_written, sentence, coded = judge_both(judge, better, worse)
-        gain = judge_gains(better, worse)[0]
+        as_written, sentence_as_coded, verdict_as_coded = judge_both(judge, better, worse)
+        gain, _ = judge_gains(better, worse)
         return as_written.evidence(
             f"Relative gain of {better} over {worse} in %, {as_written.seeds} paired runs, {setting}; the interval is "
-            f"for one more pair, that of the mean is {gain}.{as_written.why}{sentence}",
+            f"for one more pair, that of the mean is {gain}.{as_written.why}{sentence_as_coded}",
             readings_table((setting,), better, worse),
-            coded,
+            verdict_as_coded,
         )
 
     return decide

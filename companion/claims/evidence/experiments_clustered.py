@@ -809,10 +809,20 @@ def decide_trend(
     gain_words: str,
     schemes: dict[str, str] = ALGORITHM,
 ) -> Evidence:
-    """Judge whether the gain of each scheme grows with a field of the setting (`sign` 1), or as it falls (-1).
+    """Judge whether the gain of each scheme grows with a field of the setting, or as it falls.
 
     Judged by the change from the smallest to the largest value along a line fitted in the field's logarithm, one per
-    seed. `gain(setting, method)` is by seed.
+    seed.
+
+    Args:
+        setting: with the usual value of the field.
+        name: of the field.
+        values: of the field, with which runs are recorded.
+        gain: takes a setting and a method, and returns a gain for each seed.
+        unit: of the gain, in `statistics.MIN_EFFECT`.
+        sign: 1 if the gain is claimed to grow with the field, -1 if it is claimed to grow as the field falls.
+        gain_words: the gain in words, for the note.
+        schemes: the methods and their names; the claim is one about all of them.
     """
     field = name.replace("_", " ")
     rows, x = [], np.log(np.array(sorted(values), dtype=float))
@@ -821,7 +831,8 @@ def decide_trend(
         gains = pd.concat(
             {v: gain(replace(setting, **{name: v}), method) for v in sorted(values)}, axis=1
         ).dropna()
-        slopes = np.polyfit(x, gains.to_numpy().T, 1)[0] if len(gains) else np.zeros(0)
+        slopes, _ = np.polyfit(x, gains.to_numpy().T, 1) if len(gains) else (np.zeros(0), None)
+        # Rounded, so that equal gains have no slope of rounding errors.
         part = judge_higher(np.round(sign * slopes * (x[-1] - x[0]), 9), unit)
         parts[scheme] = part
         rows += [(scheme, f"{v:g}", *statistics.mean_interval(gains[v]), "") for v in gains]
@@ -884,9 +895,9 @@ def on_local_work(setting: Setting) -> Evidence:
         "steps",
         WORK,
         rounds_saved,
-        "of a share",
-        1,
-        "the share of the rounds that is saved on MD sampling",
+        unit="of a share",
+        sign=1,
+        gain_words="the share of the rounds that is saved on MD sampling",
     )
 
 
@@ -906,8 +917,16 @@ def on_local_work(setting: Setting) -> Evidence:
 def better_with_more_work(setting: Setting) -> Evidence:
     """Judge whether what Algorithm 2 gains on MD sampling grows with the local steps; the clusters are not judged (Sec. 6)."""
     scheme = {"clustered-similarity": ALGORITHM["clustered-similarity"]}
-    what = "Algorithm 2's gain on MD sampling"
-    return decide_trend(setting, "steps", WORK, loss_below_md, "nats", 1, what, scheme)
+    return decide_trend(
+        setting,
+        "steps",
+        WORK,
+        loss_below_md,
+        unit="nats",
+        sign=1,
+        gain_words="Algorithm 2's gain on MD sampling",
+        schemes=scheme,
+    )
 
 
 @claim(
@@ -968,10 +987,15 @@ def rounds_left(setting: Setting, method: str) -> pd.Series:
 @on_cifar10(MNIST)
 def faster_in_larger_cohorts(setting: Setting) -> Evidence:
     """Judge whether all three schemes reach a loss earlier with more participants (Fig. 8)."""
-    what = "the share of rounds left at the loss at which the fewest end"
-    schemes = {"md": "MD"} | ALGORITHM
     return decide_trend(
-        setting, "clients_per_round", COHORTS, rounds_left, "of a share", 1, what, schemes
+        setting,
+        "clients_per_round",
+        COHORTS,
+        rounds_left,
+        unit="of a share",
+        sign=1,
+        gain_words="the share of rounds left at the loss at which the fewest end",
+        schemes={"md": "MD"} | ALGORITHM,
     )
 
 
@@ -1129,7 +1153,9 @@ def better_in_figure_1(claim: Claim) -> Evidence:
         "Algorithm 2, accuracy": similarity_accuracy(claim),
     }
     for part in parts.values():
-        if part.verdict not in statistics.CLAIM_VERDICTS:
+        if (
+            part.verdict not in statistics.CLAIM_VERDICTS
+        ):  # no runs are recorded that could decide it
             return part
     verdicts = [part.verdict for part in parts.values()]
     table = pd.DataFrame(

@@ -137,7 +137,8 @@ def unbiased_data_sampling(
     n, size = sum(sizes), star // len(sizes)
     rows = []
     for reading in readings:
-        weights = [cov.reading_form(reading, k, n, star, size)[0] for k in sizes]
+        multiples = [cov.reading_form(reading, k, n, star, size) for k in sizes]
+        weights = [weight for weight, _ in multiples]
         rows.append(
             {
                 "design": cov.READINGS[reading],
@@ -250,9 +251,9 @@ def mimics_centralised(claim: Claim, *, fedstas: tuple[str, str] = ("fixed", "eq
         ("equal", ((0, 3), (1, 2)), 2),
         ("equal", ((0, 1, 5), (2, 2, 8)), 4),
     ):
-        central = aggregate_moments(clients, star, "pooled", "drawn")[0]
-        ours = aggregate_moments(clients, star, *fedstas)[0]
-        client_samples = aggregate_moments(clients, star, "bernoulli", "drawn")[0]
+        central, _ = aggregate_moments(clients, star, "pooled", "drawn")
+        ours, _ = aggregate_moments(clients, star, *fedstas)
+        client_samples, _ = aggregate_moments(clients, star, "bernoulli", "drawn")
         right.setdefault(words, []).append(central == ours)
         rows.append(
             {

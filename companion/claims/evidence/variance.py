@@ -40,7 +40,7 @@ def first_smallest(top: int = 4) -> tuple[tuple, theory.PerDraw]:
 )
 def theorem_1_first(claim: Claim | None = None, *, selection: Callable = np.abs) -> Evidence:
     """Compare V(sts) with V(stradiv): one stratum, p by the norm of the update itself (`selection`), plain mean."""
-    smallest = first_smallest()[0]
+    smallest, _ = first_smallest()
     rows, printed, corrected = [], [], []
     for w in (smallest, (-1, 0, 1), (1, 1, 1, 3)):
         one, copies = theory.per_draw(w, selection(w)), theory.per_draw(w * 10, selection(w * 10))

@@ -192,7 +192,11 @@ def variances_of_aggregate(sizes, updates, common):
 
 
 def check_models_win(example) -> str:
-    """Return what is wrong with (sizes, updates, w) for which weights on models should have the smaller variance; "" if nothing is."""
+    """Return what is wrong with an example in which weights on models should have the smaller variance; "" if nothing is.
+
+    The example is (sizes, updates, w), where w, here `common`, is the model that all clients start from. As in training,
+    w is at least as long as the step that is made from it.
+    """
     sizes, updates, common = example
     sizes, updates, common = as_sizes(sizes), [F(x) for x in updates], F(common)
     if len(sizes) != len(updates):

@@ -6,13 +6,12 @@ import numpy as np
 
 from companion.teach.check import Example, Exercise, Function
 
+GUESS = 0.1  # the accuracy of a guess among ten classes
+
 
 def at_budget(megabytes, accuracy, budget):
-    """Return the accuracy at a budget: linear between evaluations, constant after the last.
-
-    At 0 MB it is 0.1, that of a guess among ten classes.
-    """
-    return float(np.interp(budget, [0, *megabytes], [0.1, *accuracy]))
+    """Return the accuracy at a budget: linear between evaluations, constant after the last, that of a guess at 0 MB."""
+    return float(np.interp(budget, [0, *megabytes], [GUESS, *accuracy]))
 
 
 EXERCISES: dict[str, Exercise] = {}
@@ -61,11 +60,11 @@ EXERCISES["verdict"] = Function(
 def last_accuracy_before(megabytes, accuracy, budget):
     """Return the accuracy of the last evaluation within the budget, not interpolated (a mistake)."""
     reached = [a for x, a in zip(megabytes, accuracy, strict=True) if x <= budget]
-    return reached[-1] if reached else 0.1
+    return reached[-1] if reached else GUESS
 
 
 def interpolate_from_first(megabytes, accuracy, budget):
-    """Return the accuracy at a budget, constant before the first evaluation instead of rising from 0.1 at 0 MB (a mistake)."""
+    """Return the accuracy at a budget, constant before the first evaluation and not rising from that of a guess (a mistake)."""
     return float(np.interp(budget, megabytes, accuracy))
 
 
