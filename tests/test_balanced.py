@@ -157,6 +157,7 @@ def test_the_cube_agrees_with_the_r_package_sampling():
     squares = np.square(totals - totals.mean(0))
     variances, error = squares.sum(0) / (count - 1), squares.std(0) / np.sqrt(count)
     r_variances, r_error = np.array(list(R_VARIANCES.values())).T
+    # 4.9 standard errors of a difference of independent estimates: a false alarm in 10^6 each.
     assert (np.abs(variances - r_variances) < 4.9 * np.hypot(error, r_error)).all()
     assert (error < 0.1 * r_variances).all()
     poisson = ((1 / pi - 1) * values.T**2).sum(1)

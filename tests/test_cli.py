@@ -34,6 +34,12 @@ def call(arguments, capsys):
     )
 
 
+def exit_code(arguments, capsys):
+    """Run the command as `call` does, and return its exit code alone."""
+    code, _, _ = call(arguments, capsys)
+    return code
+
+
 def assert_refused(arguments, capsys, *parts, code=2):
     """Assert that the command writes one sentence with these parts on standard error; return its output."""
     result, out, err = call(arguments, capsys)
@@ -60,7 +66,7 @@ def test_run_writes_the_same_history_twice_and_as_the_package_does(
     frames = []
     for name in ("one", "two"):
         out = tmp_path / f"{name}.parquet"
-        assert call(f"{SMALL} --rounds 3 --strata 3 --n-star 200 --out {out}", capsys)[0] == 0
+        assert exit_code(f"{SMALL} --rounds 3 --strata 3 --n-star 200 --out {out}", capsys) == 0
         frames.append(pd.read_parquet(out).drop(columns="seconds"))
     pd.testing.assert_frame_equal(*frames, check_exact=True)
     method = methods.get("fedstas", strata=3, n_star=200)
@@ -75,7 +81,7 @@ def test_run_writes_the_same_history_twice_and_as_the_package_does(
 @pytest.mark.parametrize("method", methods.names())
 @pytest.mark.slow
 def test_every_method_runs_from_the_command_line(capsys, method):
-    assert call(f"{SMALL} --method {method} --rounds 1", capsys)[0] == 0
+    assert exit_code(f"{SMALL} --method {method} --rounds 1", capsys) == 0
 
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet_fixed_size", "by_class", "lognormal"])
@@ -84,7 +90,7 @@ def test_every_partition_runs_from_the_command_line(capsys, partition):
     arguments = (
         SMALL.replace("--concentration 0.1", option) + f" --partition {partition} --rounds 1"
     )
-    assert call(arguments, capsys)[0] == 0
+    assert exit_code(arguments, capsys) == 0
 
 
 @pytest.fixture
@@ -113,7 +119,7 @@ def runs(monkeypatch):
 )
 def test_settings_reach_the_method(capsys, runs, options, method, changes):
     line = f"{SMALL} --method {method} --rounds 2 --eval-every 2 --seed 3 {options}"
-    assert call(line, capsys)[0] == 0
+    assert exit_code(line, capsys) == 0
     ((_, chosen, keywords),) = runs
     assert chosen == methods.get(method, **changes)
     expected = {"rounds": 2, "clients_per_round": 4, "seed": 3, "eval_every": 2}
@@ -235,7 +241,7 @@ def test_bad_input_is_reported_in_one_sentence_and_exit_code_2(case, capsys):
 def test_sizes_linkage_and_measure_of_the_command_line_are_used(capsys, runs):
     line = f"{SMALL.replace('20', '5')} --partition dirichlet_fixed_size --sizes 10x2,30x3"
     method = ["--method", "clustered-similarity linkage=average measure=L1"]
-    assert call([*line.split(), "--rounds", "1", *method], capsys)[0] == 0
+    assert exit_code([*line.split(), "--rounds", "1", *method], capsys) == 0
     ((federation, chosen, _),) = runs
     assert federation.sizes.tolist() == [10, 10, 30, 30, 30]
     assert (chosen.clients.linkage, chosen.clients.measure) == ("average", "L1")
@@ -345,7 +351,7 @@ def test_out_that_is_a_folder_or_no_parquet_file_is_refused(capsys, tmp_path):
 def test_a_finished_run_is_replaced_by_the_same_run_alone_or_with_force(capsys, tmp_path):
     out = tmp_path / "h.parquet"
     line = f"{SMALL} --method md --rounds 2 --out {out}"
-    assert call(line, capsys)[0] == 0
+    assert exit_code(line, capsys) == 0
     content = out.read_bytes()
     for option, message in (
         (
@@ -360,8 +366,8 @@ def test_a_finished_run_is_replaced_by_the_same_run_alone_or_with_force(capsys, 
     ):
         assert_refused(f"{line} {option}", capsys, str(out), message)
     assert out.read_bytes() == content
-    assert call(f"{line} --rounds 3", capsys)[0] == 0  # more of the same
-    assert call(f"{line} --method fedavg --force", capsys)[0] == 0
+    assert exit_code(f"{line} --rounds 3", capsys) == 0  # more of the same
+    assert exit_code(f"{line} --method fedavg --force", capsys) == 0
     pd.DataFrame({"a": [1]}).to_parquet(out)
     assert_refused(line, capsys, "no record of a run says of which settings")
 
@@ -571,7 +577,7 @@ def test_a_users_file_is_a_method_of_every_command(capsys, tmp_path, monkeypatch
     half = ["audit", "mine.py scale=0.5", "--draws", "500"]
     code, out, err = call(half, capsys)
     assert (code, err) == (0, []) and re.search(r"^biased +unbiased +in a first round", out, re.M)
-    assert call([*half, "--unbiased"], capsys)[0] == 1
+    assert exit_code([*half, "--unbiased"], capsys) == 1
     (tmp_path / "mine.py").write_text(
         OWN_DESIGN.replace("self.scale *", "float('nan') *"), encoding="utf-8"
     )
@@ -655,7 +661,7 @@ def test_an_interrupted_run_resumes_to_the_same_history(method, capsys, tmp_path
     """The checkpoint has the server's state: strata, last updates, an optimiser's moments."""
     complete, interrupted = tmp_path / "complete.parquet", tmp_path / "interrupted.parquet"
     line = f"{SMALL} --method {method} --rounds 5 --eval-every 2 --out"
-    assert call(f"{line} {complete}", capsys)[0] == 0
+    assert exit_code(f"{line} {complete}", capsys) == 0
     original = simulation.train_round
 
     def stop(setup, server, t, params):
@@ -675,7 +681,7 @@ def test_an_interrupted_run_resumes_to_the_same_history(method, capsys, tmp_path
     monkeypatch.setattr(
         simulation, "train_round", lambda s, v, t, p: rounds.append(t) or original(s, v, t, p)
     )
-    assert call(f"{line} {interrupted}", capsys)[0] == 0
+    assert exit_code(f"{line} {interrupted}", capsys) == 0
     assert rounds == [5]
     frames = [pd.read_parquet(path).drop(columns="seconds") for path in (complete, interrupted)]
     pd.testing.assert_frame_equal(*frames, check_exact=True)
@@ -704,7 +710,7 @@ def test_a_run_is_not_resumed_with_clients_of_another_file(capsys, tmp_path, mon
         return original(setup, server, t, params)
 
     monkeypatch.setattr(simulation, "train_round", stop)
-    assert call(line, capsys)[0] == 130
+    assert exit_code(line, capsys) == 130
     monkeypatch.setattr(simulation, "train_round", original)
     np.save("who.npy", np.arange(1438)[::-1] % 10)
     assert_refused(line, capsys, ".h.parquet.checkpoint", "other settings: delete it")
@@ -747,7 +753,7 @@ def test_a_dry_run_of_a_sweep_creates_no_folder(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = call("sweep preprint --methods md --seeds 0 --dry-run", capsys)
     assert code == 0 and f"in {commands.RUNS}" in out
-    assert call("sweep preprint --methods md --seeds 0 --dry-run --folder mine", capsys)[0] == 0
+    assert exit_code("sweep preprint --methods md --seeds 0 --dry-run --folder mine", capsys) == 0
     assert list(tmp_path.iterdir()) == [] and commands.RUNS.exists() == existed
 
 

@@ -83,12 +83,14 @@ def test_weights_have_the_moments_of_the_paper_by_enumeration_of_all_cohorts(cas
 
 
 def test_a_client_larger_than_a_row_fills_rows_of_its_own_first():
+    """Client i has the mass m n_i, here 14, 2, 2, 2, and a row holds n = 10."""
     counts = clustered.counts_by_groups([7, 1, 1, 1], [[0, 1], [2], [3]], 2)
     assert counts[0].tolist() == [10, 0, 0, 0]
     assert counts.sum(0).tolist() == [14, 2, 2, 2]
 
 
 def test_a_group_larger_than_a_row_fills_one_row_and_starts_another():
+    """Masses m n_i are 6, 6, 6, 2, 2, 2, and a row holds n = 12."""
     counts = clustered.counts_by_groups([3, 3, 3, 1, 1, 1], [[0, 1, 2], [3, 4, 5]], 2)
     assert counts.tolist() == [[6, 6, 0, 0, 0, 0], [0, 0, 6, 2, 2, 2]]
 

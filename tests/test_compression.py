@@ -20,8 +20,14 @@ def objective(x, restored) -> float:
     return float(np.square(np.float64(x) - np.float64(restored)).sum())
 
 
+def restore(x, levels: int) -> np.ndarray:
+    """Return one gradient [d] squeezed to some levels and restored."""
+    (restored,) = squeeze(x, levels).restore()
+    return restored
+
+
 def optimum(x, levels: int) -> float:
-    """The best 1-D k-means objective of any x, exactly.
+    """Return the best 1-D k-means objective of any x, exactly.
 
     Dynamic programming over all cuts of the sorted x; the best last cut grows with the end, so that
     each layer is solved by halving: between two solved ends only their cuts need a look.
@@ -90,13 +96,13 @@ NAMES = (
 @pytest.mark.parametrize("name", NAMES)
 def test_squeeze_is_within_one_percent_of_the_global_optimum(name, levels):
     x = sample(name, 1000)
-    assert objective(x, squeeze(x, levels).restore()[0]) <= 1.01 * optimum(x, levels)
+    assert objective(x, restore(x, levels)) <= 1.01 * optimum(x, levels)
 
 
 @pytest.mark.parametrize("name", ["cauchy", "lognormal", "sparse", "mixture"])
 def test_squeeze_is_within_one_percent_on_heavy_tails_of_two_thousand_entries(name):
     x = sample(name, 2000)
-    assert objective(x, squeeze(x, 9).restore()[0]) <= 1.01 * optimum(x, 9)
+    assert objective(x, restore(x, 9)) <= 1.01 * optimum(x, 9)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +117,7 @@ def gradients(digits, federation):
 
 def test_squeeze_of_a_real_gradient_is_within_one_percent_of_the_optimum(gradients):
     for row in gradients[:3]:
-        assert objective(row, squeeze(row, 9).restore()[0]) <= 1.01 * optimum(row, 9)
+        assert objective(row, restore(row, 9)) <= 1.01 * optimum(row, 9)
 
 
 @pytest.mark.slow
@@ -131,7 +137,7 @@ def test_squeeze_of_100_gradients_of_39760_parameters_is_within_one_percent(digi
 @pytest.mark.parametrize("name", NAMES)
 def test_squeeze_is_at_least_as_good_as_one_start_of_scikit_learn(name):
     x = sample(name, 1500)
-    error = objective(x, squeeze(x, 9).restore()[0])
+    error = objective(x, restore(x, 9))
     for seed in range(3):
         k_means = KMeans(9, n_init=1, random_state=seed, max_iter=1000, tol=0).fit(x[:, None])
         assert error <= k_means.inertia_ * (1 + 1e-9)
@@ -140,7 +146,7 @@ def test_squeeze_is_at_least_as_good_as_one_start_of_scikit_learn(name):
 def test_squeeze_of_real_gradients_is_at_least_as_good_as_one_start_of_scikit_learn(gradients):
     for row in gradients[:5]:
         k_means = KMeans(9, n_init=1, random_state=0).fit(np.float64(row)[:, None])
-        assert objective(row, squeeze(row, 9).restore()[0]) <= k_means.inertia_ * (1 + 1e-6)
+        assert objective(row, restore(row, 9)) <= k_means.inertia_ * (1 + 1e-6)
 
 
 def test_squeeze_is_deterministic_and_treats_rows_independently(gradients):
@@ -235,7 +241,7 @@ def test_far_from_zero_the_entries_are_centred_first(levels, bound, offset, outl
     # float32 has steps of 1/16 there, and levels are as fine as that: hence the bounds.
     x = (offset + np.random.default_rng(0).standard_normal(4000)).astype(np.float32)
     x[: len(outliers)] = outliers
-    assert objective(x, squeeze(x, levels).restore()[0]) <= bound * optimum(x, levels)
+    assert objective(x, restore(x, levels)) <= bound * optimum(x, levels)
 
 
 @pytest.mark.parametrize("levels", [2, 9, 32])
@@ -264,9 +270,9 @@ def test_levels_scale_with_the_entries_for_all_exponents_of_floats(dtype, expone
 
 def test_few_distinct_entries_of_any_magnitude_are_restored_exactly():
     x = np.array([3e38, -3e38, 1e-45, 0, 1], dtype=np.float32)
-    np.testing.assert_array_equal(squeeze(x, 5).restore()[0], x)
+    np.testing.assert_array_equal(restore(x, 5), x)
     x = np.array([1e300, -5e-324, 1e-200, 1e6])
-    np.testing.assert_array_equal(squeeze(x, 9).restore()[0], x)
+    np.testing.assert_array_equal(restore(x, 9), x)
 
 
 def test_256_levels_fit_the_codes():

@@ -60,6 +60,7 @@ def test_clustered_sampling_splits_clients_over_draws(example):
 
 def test_draws_from_strata_are_in_proportion_to_the_measure():
     p = probabilities_of_strata([0, 1, 0], np.array([1.0, 5.0, 3.0]), [2, 1])
+    # Two draws from the clients of measures 1 and 3, one from the client of measure 5.
     assert p.tolist() == [[0.25, 0, 0.75], [0.25, 0, 0.75], [0, 1, 0]]
 
 

@@ -97,20 +97,22 @@ def test_every_sequence_of_clusters_has_the_probability_of_the_formula(server, t
     clusters = design.clusters(server, 2)
     members = [set(np.flatnonzero(clusters.labels == c).tolist()) for c in range(2)]
     assert sorted(members, key=min) == [PAIR, EVEN]
-    entropy = softmax_entropy(UPDATES, 0.01)
+    entropy = softmax_entropy(UPDATES, design.temperature)
     mean = np.array([entropy[list(k)].mean() for k in members])
     np.testing.assert_allclose(clusters.entropies, mean, rtol=1e-3)
-    measure = np.exp(4 * max(0, 1 - t / 300) * mean)
+    # A cluster is drawn in proportion to exp(gamma_t times its mean entropy); gamma_t falls to 0 in round 300.
+    measure = np.exp(design.gamma * max(0, 1 - t / design.horizon) * mean)
     for pair in itertools.product(range(2), repeat=2):
         script = Script(pair)
         cohort = design.draw(server, 2, script)
         expected = np.prod([measure[c] for c in pair]) / measure.sum() ** 2
-        assert script.chance == pytest.approx(
-            expected, rel=1e-2
-        )  # entropies are of rounded updates
+        # The design's entropies are of rounded updates.
+        assert script.chance == pytest.approx(expected, rel=1e-2)
         assert sorted(c in members[1] for c in cohort.clients.tolist()) == sorted(map(bool, pair))
         np.testing.assert_array_equal(cohort.weights, [1 / 2, 1 / 2])
-    if t >= 300:  # any cluster, so that the three of the larger one count too little
+    if (
+        t >= design.horizon
+    ):  # both clusters are equally likely: the three clients of one count too little
         assert script.chance == pytest.approx(1 / 4)
 
 

@@ -1,6 +1,7 @@
 """Strata of least variance: the identity, the guarantee, the search, the design."""
 
 import itertools
+import math
 import re
 import tracemalloc
 
@@ -14,6 +15,8 @@ from fedstas import least_variance as lv
 from fedstas.compression import squeeze
 from fedstas.errors import InputError
 from fedstas.least_variance import LeastVariance, MaxCutPartition
+
+P = 64 * 50 + 50 + 50 * 10 + 10  # parameters of the digits perceptron
 
 
 def moments(labels, q, omega, u):
@@ -367,11 +370,12 @@ def test_with_as_many_participants_as_clients_all_take_part(view):
         ({}, 4 * 64),
         ({"sketch_size": 16}, 4 * 16),
         ({"features": "sketch+updates"}, 4 * 64),
-        ({"features": "output"}, 4 * 510),
+        ({"features": "output"}, 4 * (50 * 10 + 10)),  # weights and biases of the last layer
         ({"features": "labels"}, 4 * 10),
         ({"features": "labels", "epsilon": 1.0}, 4 * 10),
         ({"features": "updates"}, 0),
-        ({"features": "gradients"}, -(-(9 * 32 + 3760 * 4) // 8)),
+        # Nine levels of 32 bits, and a code of 4 bits for each parameter.
+        ({"features": "gradients"}, math.ceil((9 * 32 + P * 4) / 8)),
     ],
     ids=str,
 )
@@ -381,11 +385,11 @@ def test_each_client_is_asked_once_for_what_its_features_cost(
     method = methods.get("fedstas-least-variance", **settings)
     history = simulation.run(digits, federation, method, rounds=3, clients_per_round=5, seed=0)
     n, frame = len(federation.with_data), history.frame
-    trained = 5 * 4 * 3760
+    trained = 5 * 4 * P
     assert frame["bytes_up"].tolist() == [n * (8 + bytes_up) + t * trained for t in (1, 2, 3)]
     # Whoever is asked for a gradient's features makes w_0 from a seed; labels and updates need no model.
     asked = n if settings.get("features", "sketch") not in ("labels", "updates") else 5
-    later = np.array([0, 1, 2]) * 5 * 4 * 3760
+    later = np.array([0, 1, 2]) * trained
     assert frame["bytes_down"].tolist() == (8 * asked + later).tolist()
 
 

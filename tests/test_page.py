@@ -91,16 +91,21 @@ def test_the_page_needs_only_numpy_torch_and_scikit_learn():
 
 
 def test_the_pages_squeeze_is_as_good_as_the_packages(page, model_and_data):
+    """Its levels ascend, codes name the nearest level, and the squared error is at most 2 % above the package's.
+
+    For gradients at w_0 and later in training, where they have heavier tails; a quarter of the clients, to spare time.
+    """
     module, data = model_and_data
-    rows = client_gradients(module, data, steps=(0, 60) if len(data.sizes) < 20 else (0, 10))[::4]
+    few_clients = len(data.sizes) < 20
+    rows = client_gradients(module, data, steps=(0, 60 if few_clients else 10))[::4]
     for levels in LEVELS:
         restored = compression.squeeze(rows, levels).restore().astype(float)
-        for g, z in zip(rows, restored, strict=True):
-            X, code = page.squeeze(g, levels)
-            assert len(X) == levels and (np.diff(X) > 0).all()
-            assert np.abs(g - X[code]).max() <= np.abs(g[:, None] - X).min(1).max()  # the nearest
-            error, limit = np.square(g - X[code]).sum(), 1.02 * np.square(g - z).sum()
-            assert error <= limit
+        for g, by_package in zip(rows, restored, strict=True):
+            centres, code = page.squeeze(g, levels)
+            assert len(centres) == levels and (np.diff(centres) > 0).all()
+            by_page, distances = centres[code], np.abs(g[:, None] - centres)
+            assert np.abs(g - by_page).max() <= distances.min(1).max()
+            assert np.square(g - by_page).sum() <= 1.02 * np.square(g - by_package).sum()
 
 
 def test_the_pages_squeeze_restores_few_distinct_entries_exactly(page):

@@ -13,6 +13,7 @@ import pytest
 from companion import atomic, records
 from fedstas import methods, partition, simulation
 from fedstas.errors import InputError
+from fedstas.sim import models
 
 RUN_COLUMNS = [
     "run",
@@ -138,8 +139,8 @@ def test_an_identity_says_how_the_first_model_comes_unless_it_is_sent(
     sent = make(initial_model="sent")
     assert "initial_model" not in sent and "files" not in sent
     assert make() == make(initial_model="seed") == sent | {"initial_model": "seed"}
-    file = tmp_path / "start.npy"
-    np.save(file, np.zeros(3760, np.float32))
+    file, parameters = tmp_path / "start.npy", len(models.flatten(digits.model(0)))
+    np.save(file, np.zeros(parameters, np.float32))
     sha = hashlib.sha256(file.read_bytes()).hexdigest()
     named = {"initial_model": "start.npy", "files": {"initial_model": sha}}
     assert make(initial_model=str(file)) == sent | named
@@ -152,7 +153,7 @@ def test_an_identity_says_how_the_first_model_comes_unless_it_is_sent(
     monkeypatch.chdir(tmp_path)
     repeated = records.rerun(records.run_id(identity), folder, device="cpu")
     np.testing.assert_array_equal(repeated.params, history.params)
-    np.save(file, np.ones(3760, np.float32))
+    np.save(file, np.ones(parameters, np.float32))
     with pytest.raises(InputError, match=r"the initial model in start.npy .* has changed since"):
         records.rerun(records.run_id(identity), folder, device="cpu")
 

@@ -49,7 +49,7 @@ def test_variances_per_draw_of_the_counterexamples_to_theorem_1_are_those_of_the
 
     def per_draw(design, selection):
         """Return the variance of one draw."""
-        return theory.design_moments(design, case["w"], selection, 1)[1]
+        return theory.design_moments(design, case["w"], selection, 1).variance
 
     assert per_draw("plain-wr", size) == Fraction(case["per_draw_var_plain_pps"])
     assert per_draw("plain-wr", [1] * 4) == Fraction(case["per_draw_var_uniform"])

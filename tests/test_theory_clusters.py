@@ -227,6 +227,7 @@ def test_the_total_variance_of_weights_agrees_with_the_reference_for_three_schem
         theory.normalise_rows(theory.theorem_3_counts(sizes, m)),
     )
     result = [sum(theory.weight_variances(rows)) for rows in schemes]
+    # MD's is (1 - sum p_i^2)/m; for the two clustered schemes these are reference values.
     assert result == [Fraction(706, 6125), Fraction(52, 1225), Fraction(34, 1225)]
 
 
@@ -246,6 +247,7 @@ def test_the_printed_algorithms_fail_on_the_known_smallest_inputs():
 
 
 def test_groups_of_unequal_size_as_rows_give_biased_weights():
+    """Each of H groups is drawn equally often, whatever it holds: a client of a group of g equal ones has the mean 1/(H g)."""
     large_client = theory.groups_as_rows([7, 1, 1, 1], [[0], [1, 2, 3]])
     assert theory.weight_moments(large_client).mean == [Fraction(1, 2), *[Fraction(1, 6)] * 3]
     large_group = theory.groups_as_rows([1] * 6, [[0, 1, 2], [3, 4], [5]])

@@ -44,6 +44,7 @@ def test_unbiased_designs_have_the_weights_of_the_objective_and_a_covariance():
 
 
 def test_with_learning_rate_one_over_t_the_error_is_that_of_the_average_of_the_draws():
+    """After t rounds w is the mean of m t drawn centres, and one drawn of 0, 0, 1 has the variance 2/9."""
     clients = convergence.make_scalar_clients((0, 0, 1))
     for m in (1, 2):
         result = cv.errors(
@@ -138,6 +139,7 @@ def test_clustered_sampling_is_never_above_md_on_quadratics(seed, steps):
 
 
 def test_the_fixed_point_of_biased_draws_of_three_clients_is_root_two_minus_one():
+    """Centres 0, 0, 1 pull with |w - c| (w - c): 2 w^2 = (1 - w)^2. Their mean is 1/3, and F rises by half a square."""
     clients = convergence.make_scalar_clients((0, 0, 1))
     end = cv.as_written_fixed_point(clients, [[0.9]], 0.1)
     assert abs(end.item() - (sqrt(2) - 1)) < 1e-10
@@ -154,6 +156,11 @@ def test_local_steps_move_the_fixed_point_of_full_participation():
 
 
 def test_flat_tails_are_a_counterexample_to_clustered_sampling_being_better():
+    """E |grad F(w_1)|^2 is the chance that w_1 is not 0, that is, that the mean slope of two draws is not.
+
+    Of the 16 pairs of slopes -1, 1, -3, 3 that MD may draw four cancel out. Clustered sampling draws one of -1, 1 and one
+    of -3, 3, which never do.
+    """
     tails = convergence.squared_gradients_on_flat_tails(3)
     assert (str(tails["MD"][0]), str(tails["clustered"][0])) == ("3/4", "1")
     assert (tails["clustered"] > tails["MD"]).all()

@@ -177,9 +177,21 @@ def test_every_claim_has_the_expected_verdict(decide, verdict):
 
 
 def test_mean_and_variance_of_the_aggregate_of_pooled_data_sampling():
+    """Clients hold 0, 2 and 1, 2, 3, 4, 5, 9: eight examples of mean 26/8, whose squares sum to 140; n* is 4.
+
+    A simple random sample of size s from n values with the sample variance S^2 has a mean of variance S^2/s (1 - s/n).
+    """
     table = pooling.pooled_target()
-    assert list(table["mean"][:5]) == ["13/4"] * 4 + ["5/2"]
-    assert list(table["variance"][:4]) == ["111/112", "35/16", "13/16", "3/2"]
+    assert list(table["mean"][:5]) == ["13/4"] * 4 + ["5/2"]  # equal weights: (1 + 4)/2
+    assert (
+        list(table["variance"][:4])
+        == [
+            "111/112",  # 4 of the pool: S^2 = (140 - 26^2/8)/7, S^2/4 (1 - 4/8)
+            "35/16",  # coins: q (1 - q) 140/4^2 for q = 4/8
+            "13/16",  # one of the first and three of the second client, over 4: (1 + 9 * 8/3 (1 - 3/6))/4^2
+            "3/2",  # all of the first and two of the second client: (6/8)^2 8/2 (1 - 2/6)
+        ]
+    )
     assert pooling.aggregate_moments(((0,), (1, 2, 3)), 2, "bernoulli", "drawn") == (
         Fraction(3, 2),
         Fraction(7, 8),

@@ -132,7 +132,7 @@ def test_the_unbiased_designs_are_unbiased_for_any_positive_selection(values, da
     p = data.draw(st.lists(st.integers(1, 9), min_size=len(values), max_size=len(values)))
     m = data.draw(st.integers(1, len(values)))
     for design in unbiasedness.UNBIASED:
-        assert theory.design_moments(design, values, p, m)[0] == sum(values) / len(values)
+        assert theory.design_moments(design, values, p, m).mean == sum(values) / len(values)
 
 
 @given(value_lists, st.data())
@@ -147,7 +147,7 @@ def test_the_bias_of_a_plain_mean_is_a_covariance_of_expected_counts_and_values(
     }
     for design, counts in expected_counts.items():
         covariance = sum((a - F(m, n)) * d for a, d in zip(counts, values, strict=True)) / n
-        mean = theory.design_moments(design, values, p, m)[0]
+        mean = theory.design_moments(design, values, p, m).mean
         assert mean - sum(values) / n == F(n, m) * covariance
 
 
@@ -190,9 +190,9 @@ def test_the_mean_of_des_rajs_estimator_computed_by_hand():
     for i, j in permutations(range(3), 2):
         first, second = w[i] / p[i], w[i] + w[j] * (1 - p[i]) / p[j]
         mean += p[i] * p[j] / (1 - p[i]) * (first + second) / 6
-    assert mean == 3 == theory.design_moments("des-raj", w, p, 2)[0]
+    assert mean == 3 == theory.design_moments("des-raj", w, p, 2).mean
     # A client with p = 0 is never drawn, so the estimate lacks it.
-    assert theory.design_moments("des-raj", (9, 1, 1), (0, 1, 1), 2)[0] == F(2, 3)
+    assert theory.design_moments("des-raj", (9, 1, 1), (0, 1, 1), 2).mean == F(2, 3)
 
 
 def test_a_stratum_without_a_draw_and_other_bad_input_is_refused():
@@ -261,7 +261,7 @@ def test_theorem_1_function_agrees_with_the_exact_moments():
         ("rand", "plain-wr", (1, 1, 1)),
         ("stradiv", "plain-wr", (1, 1, 1)),
     ):
-        exact = theory.design_moments(design, w, p, 2)[1]
+        exact = theory.design_moments(design, w, p, 2).variance
         assert getattr(v, name) == pytest.approx(float(exact), rel=1e-12)
     assert v.squared_bias == pytest.approx((5 / 6) ** 2)
     two = theory.theorem_1((0, 2, 5, 5), (0, 0, 1, 1), [1, 1, 1, 1], 2)
@@ -341,10 +341,12 @@ def test_every_claim_has_the_expected_verdict(claim, verdict):
 @pytest.mark.slow
 def test_the_counterexamples_of_the_verdicts_have_the_known_values():
     ours = {name: compute_evidence(module, name).ours for module, name in EXPECTED}
+    # Updates 0, 1 that are drawn with probabilities 1/3 and 2/3.
     assert ours["lemma_1"] == "2/3 instead of 1/2"
     assert ours["algorithm"] == "31/10 or 38561/14280 instead of 15/7"
     assert ours["weights"] == "1/3 against 4/5"
     assert ours["weights_sum_to_one"] == "3/10 or 27/20"
+    # Updates 1, 1, 2: by norm 5/2 - (3/2)^2, uniformly 2 - (4/3)^2.
     assert ours["theorem_1_first"] == "1/4 > 2/9"
     assert ours["theorem_1_second"] == "27/80 > 1/4"
     assert ours["theorem_1_third"] == "41/25 > 1"
@@ -370,7 +372,7 @@ def test_no_counterexample_is_smaller_than_the_smallest_one():
         for n in (1, 2)
         for w in product(range(3), repeat=n)
         for g in product((1, 2), repeat=n)
-        if theory.design_moments("plain-wr", w, g, 1)[0] != F(sum(w), n)
+        if theory.design_moments("plain-wr", w, g, 1).mean != F(sum(w), n)
     ]
     assert min(sum(w) + sum(g) for w, g in counterexamples) == 4
     assert all(len(w) == 2 for w, g in counterexamples)
@@ -383,7 +385,7 @@ def test_no_counterexample_is_smaller_than_the_smallest_one():
 def test_the_error_of_weights_on_models_grows_with_the_square_of_the_common_part():
     omega, models = to_fractions(("1/10", "1/10", "4/5")), (1, 2, 6)
     base, far = (
-        sqrt(theory.expansion_moments([c + x for x in models], omega, (1, 1, 1), 2)[1])
+        sqrt(theory.expansion_moments([c + x for x in models], omega, (1, 1, 1), 2).variance)
         for c in (1000, 10_000)
     )
     assert far / base == pytest.approx(10, rel=0.02)

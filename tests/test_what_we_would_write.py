@@ -33,7 +33,10 @@ ALLOCATIONS = st.sampled_from([(1, 1), (2, 1), (1, 3), (2, 2)])
 
 
 def make_exact_view(view):
-    """Return a view of five clients in two strata whose probabilities and weights are exact as floats."""
+    """Return a view of five clients in two strata whose probabilities and weights are exact as floats.
+
+    Sizes times norms are 8, 4, 4 in one stratum and 16, 48 in the other: p are quarters, and omega are eighths.
+    """
     z = np.zeros((5, 2))
     z[[0, 1, 2], 0], z[[3, 4], 1] = (8, 4, 2), (16, 16)
     return view([1, 1, 2, 1, 3], z)
@@ -112,7 +115,7 @@ def enumerated_variance(omega, p, labels, draws_by_stratum, updates) -> Q:
         draws = theory.samples_with_replacement([p[i] for i in k], count)
         total += theory.moments(
             (sum(terms[i] for i in draw), probability) for draw, probability in draws
-        )[1]
+        ).variance
     return total
 
 
@@ -229,7 +232,7 @@ def test_draws_by_norm_beat_uniform_draws_with_replacement_but_not_always_distin
     distinct = theory.moments(
         (Q(6, m) * sum(omega[k] * updates[k] for k in sample), Q(1, comb(6, m)))
         for sample in combinations(range(6), m)
-    )[1]
+    ).variance
     assert distinct == with_replacement * Q(6 - m, 5)
 
 
@@ -242,7 +245,9 @@ def test_distinct_uniform_draws_can_beat_draws_by_norm():
 
 def test_one_draw_per_stratum_can_be_worse_than_md():
     omega, p = shares_by_size([9, 9, 1, 1], [0, 0, 1, 1])
+    # The first stratum adds omega/p = 9/10 or -9/10 times 1, with equal chances.
     assert variance(omega, p, [0, 0, 1, 1], [1, 1], [1, -1, 0, 0]) == Q(81, 100)
+    # Each of two draws adds 1/2 or -1/2 with a chance of 9/20 each.
     assert variance(omega, omega, [0] * 4, [2], [1, -1, 0, 0]) == Q(9, 20)
 
 
@@ -325,7 +330,7 @@ def test_the_relative_error_of_the_rate_is_below_its_bound(sizes, n_star, alpha)
         m, pairs = sum(times), list(enumerate_estimates(sizes, 4, alpha, times))
         p = min(Q(1), Q(n_star, sum(t * n for t, n in zip(times, sizes, strict=True))))
         error = sum(c * (min(Q(1), n_star / max(x, m)) / p - 1) ** 2 for x, c in pairs)
-        assert error <= theory.moments(iter(pairs))[1] / m**2
+        assert error <= theory.moments(iter(pairs)).variance / m**2
 
 
 def test_more_draws_of_one_memoised_report_do_not_improve_the_rate():

@@ -134,7 +134,7 @@ def test_a_node_is_killed_another_falls_silent_and_both_come_back(federation, tm
         quorum=0.1,
         state=str(state),
     )
-    lines, run, left, came = [], None, set(), set()
+    lines, run, left, came_back, both = [], None, set(), set(), {0, 1}
     silent_process = federation.processes["node-1"].pid
     for line in process.stdout:
         lines.append(line)
@@ -143,20 +143,20 @@ def test_a_node_is_killed_another_falls_silent_and_both_come_back(federation, tm
             federation.kill_node("node-0")
             os.killpg(silent_process, signal.SIGSTOP)
         newly_left, newly_back = parse_roll_change(line)
-        if not {0, 1} <= left and {0, 1} <= left | newly_left:
+        if not both <= left and both <= left | newly_left:  # now the second of them has left
             federation.start_node(0, "node-0-again")
             os.killpg(silent_process, signal.SIGCONT)
-        left, came = left | newly_left, came | newly_back
+        left, came_back = left | newly_left, came_back | newly_back
         cohort = re.search(r"fedstas: round \d+/.*clients \[([\d, ]+)\]", line)
-        if {0, 1} <= came and cohort and len(cohort[1].split(",")) == NODES:
+        if both <= came_back and cohort and len(cohort[1].split(",")) == NODES:
             break
     command = ["flwr", "stop", run[1], "loopback"]
     stop = subprocess.run(command, env=federation.environment, stdout=subprocess.DEVNULL)
     end(process)
     text = "".join(lines)
-    assert {0, 1} <= left & came, text[-3000:]
+    assert both <= left & came_back, text[-3000:]
     assert stop.returncode == 0
-    for k in (0, 1):  # it was asked in vain
+    for k in both:  # the server says that it was asked to train, and did not answer
         assert re.search(rf"client {k}: train: ", text)
     with np.load(state) as result:
         assert np.isfinite(result["params"]).all()

@@ -124,7 +124,7 @@ def theorem_2(
     spread -= Fraction(sum(centres), len(centres)) ** 2
     limit = STEP / (2 - STEP) * spread / (2 * m)  # of the error as T grows, if steps are constant
     steps = np.full(300, float(STEP)) if constant else 2 / (8 + np.arange(1000.0))
-    _, errors = cv.errors(clients, design, steps, [[0.0]])
+    _, errors, _ = cv.errors(clients, design, steps, [[0.0]])
     assert not constant or np.isclose(errors[-1], float(limit), atol=1e-12)
     rows, holds = [], []
     for ratio in (1, 1000, 1_000_000):
