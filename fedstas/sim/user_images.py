@@ -145,8 +145,8 @@ def _read_image(file: Path, size: int) -> np.ndarray:
             grey = np.asarray(image).astype(np.float32)  # of 16 bits, or more
             if image.mode == "F" or grey.min() < 0 or grey.max() > 65535:
                 raise InputError(f"{file} has values outside 0..65535: save it with 8 or 16 bits")
-            grey = grey / 257  # from 0..65535 to 0..255
-            resized = np.asarray(Image.fromarray(grey).resize((size, size)))
+            to_255 = grey / 257  # from 0..65535
+            resized = np.asarray(Image.fromarray(to_255).resize((size, size)))
             return np.repeat(resized[..., None], 3, axis=2)
     except InputError:
         raise
