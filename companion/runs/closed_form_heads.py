@@ -110,8 +110,8 @@ def measure(setting: Setting, seed: int, bar: tqdm | None = None) -> pd.DataFram
             row = {"seed": seed, "head": name, "penalty": used, "clients": start + len(group)}
             accuracy = _measure_accuracy(head, test_x, truth)
             rows.append(row | {"megabytes": sent[name] / 1e6, "accuracy": accuracy})
-        if bar is not None:
-            bar.update()
+    if bar is not None:
+        bar.update()
     return pd.DataFrame(rows)
 
 
@@ -126,7 +126,7 @@ def record(
     return one_rounds.record_partitions(
         Path(folder) / CLOSED_FORM,
         lambda name, seed, bar: measure(known[name], seed, bar),
-        10,
+        1,
         SETTINGS,
         settings=None if settings is None else list(settings),
         seeds=seeds,
