@@ -1,9 +1,9 @@
-"""The start page, Findings and README: their statements hold, appear on these pages, and are short."""
+"""The start page, Findings and README: their statements hold, and appear on these pages."""
 
 import matplotlib
 import pytest
 
-from companion.pages import design_comparison, landing_page, measure, parameters, saved_bytes
+from companion.pages import design_comparison, landing_page, parameters, saved_bytes
 from companion.runs import comparison, protocol
 from fedstas.errors import InputError
 
@@ -55,12 +55,7 @@ def test_the_build_stops_if_nothing_is_saved(recorded_settings, outcomes, tmp_pa
     assert not any(tmp_path.iterdir())
 
 
-def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
-    start, findings = (
-        measure.measure_page(page.removeprefix("book/").removesuffix(".md")) for page in PAGES[:2]
-    )
-    assert start["words"] <= 400 and start["longest"] <= 35 and start["median"] < 18
-    assert findings["longest"] <= 35 and findings["median"] < 18 and findings["words"] < 700
+def test_findings_are_numbered_from_one_to_ten():
     lines = (parameters.ROOT / PAGES[1]).read_text(encoding="utf-8").splitlines()
     assert [line.split(". **")[0] for line in lines if line[:1].isdigit()] == list(
         map(str, range(1, 11))

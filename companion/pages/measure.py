@@ -41,13 +41,6 @@ ABBREVIATION = re.compile(
     r"\b(eqs?|Secs?|Figs?|Algs?|App|Tab|Prop|Thm|Ref|no|vs|cf|ca|e\.g|i\.e|et al|resp)\."
 )
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"”’)]*\s+(?=[A-Z0-9“\"(\[])")
-BOUNDS = {  # of a chapter; the median must be below its bound, the visible share at least its bound
-    "longest": 35,
-    "median": 18,
-    "visible": 0.6,
-    "hidden": 15,
-    "minutes": 20,
-}
 
 
 def unfolded_content(nb) -> tuple[list[myst.Block], list]:
@@ -140,23 +133,6 @@ def names() -> list[str]:
     paths = sorted(path.relative_to(book) for path in book.rglob("*.md"))
     others = [str(path.with_suffix("")) for path in paths if path.parts[0] != "chapters"]
     return [*chapters.names(), *others]
-
-
-def bound_violations(measures: dict) -> list[str]:
-    """Say in a sentence each which measures of a page are beyond BOUNDS."""
-    sentences = {
-        "longest": "a sentence has {} words, the most is {}",
-        "median": "the median sentence has {} words, it must be under {}",
-        "visible": "{:.0%} of the code is visible, the least is {:.0%}",
-        "hidden": "a hidden cell has {} lines, the most is {}",
-        "minutes": "it takes {:.1f} minutes to read, the most is {}",
-    }
-    violated = {key: (measures[key] or 0) > bound for key, bound in BOUNDS.items()}
-    violated["median"] = measures["median"] >= BOUNDS["median"]
-    violated["visible"] = (
-        measures["visible"] is not None and measures["visible"] < BOUNDS["visible"]
-    )
-    return [s.format(measures[key], BOUNDS[key]) for key, s in sentences.items() if violated[key]]
 
 
 def format_table(pages: list[str]) -> str:
