@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "book" / "fedstas_in_150_lines.md").read_text(encoding="utf-8")
 CODE = (ROOT / "examples" / "fedstas.py").read_text(encoding="utf-8")
