@@ -136,7 +136,7 @@ def arena(
     device: Annotated[str, option("where to train: auto, cpu or cuda")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what is missing")] = False,
 ) -> None:
-    """Tune, evaluate and show one setting of chapter 10's comparison, with a design of your own in it."""
+    """Tune, evaluate and show one setting of the comparison of designs, with a design of your own in it."""
     from companion.runs import comparison, protocol, sweeps
 
     check_int("edition", edition, 1, 2)

@@ -6,9 +6,10 @@ the weight omega_k / p_k. With updates u_k and a_k = omega_k u_k / q_k the varia
     sum over strata of the sum over pairs k < l in the stratum of q_k q_l |a_k - a_l|^2,
 
 so that the strata of least variance are a maximum m-cut (max-k-cut) of the complete graph with these edge weights.
-Max-cut is NP-hard: the search here finds a local optimum. Chapter 9 proves the statements, and says what was known:
-strata that minimise such a sum over pairs (de Gruijter, Minasny and McBratney 2015, J. Survey Stat. Methodol. 3), one
-draw from each group (Rao, Hartley and Cochran 1962), local optima of the cut (Sahni and Gonzalez 1976).
+Max-cut is NP-hard: the search here finds a local optimum. The book's page "A better design" (notebook 09) proves the
+statements, and says what was known: strata that minimise such a sum over pairs (de Gruijter, Minasny and McBratney
+2015, J. Survey Stat. Methodol. 3), one draw from each group (Rao, Hartley and Cochran 1962), local optima of the cut
+(Sahni and Gonzalez 1976).
 """
 
 from dataclasses import dataclass

@@ -133,7 +133,7 @@ def test_a_session_begins_with_the_round_and_shows_figures_of_executed_chapters(
     assert deck[1].kind == "figure round" and deck[1].body.endswith("<p>Today: step 2.</p>")
     assert 'alt="A line." src="data:image/png;base64,cG5n"' in deck[2].body
     assert "Two hundred reports. In the book it moves" in deck[2].body
-    assert "See. (Chapter 10.)" in re.sub(r"</?p>\s*", " ", deck[3].body).replace("  ", " ")
+    assert "See. (From the page “C”.)" in re.sub(r"</?p>\s*", " ", deck[3].body).replace("  ", " ")
     (folder / "10_b.ipynb").unlink()
     assert "Dots" not in [slide.title for slide in slides.slides("05_a")]
 

@@ -242,11 +242,10 @@ class At(SphinxRole):
         number, _, title = self.text.partition(" ")
         folder = Path(self.env.srcdir) / "chapters"
         stem = next((path.stem for path in sorted(folder.glob(f"{number}_*.ipynb"))), number)
-        text = ": ".join(filter(None, (number.lstrip("0"), title.replace("$", ""))))
         return [
             addnodes.pending_xref(
                 "",
-                nodes.inline("", text),
+                nodes.inline("", title.replace("$", "")),
                 refdomain="",
                 reftype="ledger",
                 reftarget=f"chapters/{stem}",
@@ -255,6 +254,7 @@ class At(SphinxRole):
                 refexplicit=True,
                 refwarn=True,
                 refdoc=self.env.docname,
+                names_page=True,
             )
         ], []
 
@@ -278,6 +278,13 @@ def sections(app, page: str) -> dict[str, str]:
     return known[page]
 
 
+def page_number(env, page: str) -> str:
+    """Return a page's number in the contents, `6` or, of a part of chapter 4, `4a`; empty if it has none."""
+    number = ".".join(map(str, env.toc_secnumbers.get(page, {}).get("", ())))
+    lettered = re.match(r"(\d+[a-z])\. ", env.titles[page].astext())
+    return lettered[1] if lettered else number
+
+
 def find_section(app, env, node, content):
     """Resolve the link of a claim to the section that is named by its title."""
     if node.get("reftype") != "ledger":
@@ -286,6 +293,9 @@ def find_section(app, env, node, content):
     if page not in env.all_docs:
         log.warning("%s links to a page that is not there: %s", node["claim"], page)
         return content
+    if node.get("names_page"):
+        words = [page_number(env, page), content.astext()]
+        content = nodes.inline("", ": ".join(filter(None, words)) or env.titles[page].astext())
     if not anchor:
         return make_refnode(app.builder, node["refdoc"], page, "", content)
 

@@ -251,10 +251,11 @@ def figure_slides(stem: str, figure: str) -> list[Slide]:
     if not executed_page(stem).is_file():
         return []
     parts, builder = read_page(stem)
-    number = stem.partition("_")[0].lstrip("0")
-    for block in (block for part in parts for block in part.blocks):
+    blocks = [block for part in parts for block in part.blocks]
+    title = next(block.source.strip("# \n") for block in blocks if block.kind == "heading")
+    for block in blocks:
         if (block.name, block.argument) == ("glue:figure", figure):
-            builder.add_figure(block, remark=f"(Chapter {number}.)")
+            builder.add_figure(block, remark=f"(From the page “{title}”.)")
     return builder.finish()
 
 
