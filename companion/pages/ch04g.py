@@ -115,14 +115,16 @@ def tabulate_weights(sizes, md: tuple, algorithm_1: tuple) -> pd.DataFrame:
     Args:
         md, algorithm_1: of each design, mean weights, covariance of the weights, and chances to take part.
     """
+    _, md_covariance, md_chances, *_ = md
+    mean, covariance, chances, *_ = algorithm_1
     return pd.DataFrame(
         {
             "examples": [str(size) for size in sizes],
-            "mean weight": map(str, algorithm_1[0]),
-            "variance, MD": map(str, np.diag(md[1])),
-            "Algorithm 1": map(str, np.diag(algorithm_1[1])),
-            "takes part, MD": map(str, md[2]),
-            "Algorithm 1 ": map(str, algorithm_1[2]),
+            "mean weight": map(str, mean),
+            "variance, MD": map(str, np.diag(md_covariance)),
+            "Algorithm 1": map(str, np.diag(covariance)),
+            "takes part, MD": map(str, md_chances),
+            "Algorithm 1 ": map(str, chances),
         }
     )
 

@@ -7,6 +7,7 @@ records them.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -214,7 +215,7 @@ def verdicts() -> pd.DataFrame:
     return ledger.substitutes_table(f"clustered-{name}" for name in CLAIMS)
 
 
-def loss_gains(data: Setting = MNIST, **change) -> dict[str, tuple[float, float, float]]:
+def loss_gains(data: Setting = MNIST, **change) -> dict[str, statistics.Interval]:
     """Return, by algorithm, how many nats its loss is below MD sampling's in a setting: mean and 95 % interval."""
     return {
         name: statistics.mean_interval(loss_below_md(replace(data, **change), m))
@@ -222,33 +223,38 @@ def loss_gains(data: Setting = MNIST, **change) -> dict[str, tuple[float, float,
     }
 
 
-def _growth_of_gain() -> tuple[float, float, float]:
+def _growth_of_gain() -> statistics.Interval:
     """Return how much Algorithm 2's gain on MNIST grows from concentration 10 to 0.001, by the ledger's fit: mean and
     95 % interval."""
-    table = decide_trend(MNIST, "concentration", SKEWS, loss_below_md, "nats", -1, "the gain").table
-    (row,) = table[(table["scheme"] == "Algorithm 2") & (table["concentration"] == "change")].values
-    return -row[2], -row[4], -row[3]
+    table = decide_trend(
+        MNIST, "concentration", SKEWS, loss_below_md, unit="nats", sign=-1, gain_words="the gain"
+    ).table
+    rows = table[(table["scheme"] == "Algorithm 2") & (table["concentration"] == "change")]
+    change, low, high = rows[["nats", "low", "high"]].iloc[0]  # from concentration 0.001 to 10
+    return statistics.Interval(-change, -high, -low)
 
 
-def _jump_reductions(decide) -> dict[str, tuple[float, float, float]]:
+def _jump_reductions(decide) -> dict[str, statistics.Interval]:
     """Return, by algorithm, by how many % a jump on MNIST is smaller than MD sampling's, over all concentrations."""
     table = decide.__wrapped__(MNIST).table
     rows = table[table["concentration"] == "all"].set_index("scheme")
     share = rows[["share less of a jump", "low", "high"]].astype(float)
-    return {name: tuple(100 * share.loc[name]) for name in rows.index}
+    return {name: statistics.Interval(*(100 * share.loc[name])) for name in rows.index}
 
 
 def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     """Return what chapter 6 states of MNIST: formatted intervals, and by sentence whether it holds."""
-    by_skew = [loss_gains(concentration=c) for c in SKEWS]
-    size, similar = ([gains[name] for gains in by_skew] for name in ALGORITHM.values())
+    by_skew = {c: loss_gains(concentration=c) for c in SKEWS}
+    size, similar = (
+        {c: gains[name] for c, gains in by_skew.items()} for name in ALGORITHM.values()
+    )
     steps, prox = clustered_grid.AROUND["steps"], clustered_grid.AROUND["prox"]
     by_steps, by_prox = [loss_gains(steps=n) for n in steps], [loss_gains(prox=mu) for mu in prox]
     others = [loss_gains(measure=m)["Algorithm 2"] for m in clustered_grid.MEASURES]
     others += [gains["Algorithm 2"] for gains in (*by_steps, *by_prox)]
     others_by_size = [gains["Algorithm 1"] for gains in (*by_steps, *by_prox)]
     five_participants, growth = loss_gains(clients_per_round=5), _growth_of_gain()
-    loss = tuple(-v for v in five_participants["Algorithm 1"])
+    gain_of_few = five_participants["Algorithm 1"]
     work = better_with_more_work.__wrapped__(MNIST)
     ten_clients, many_clients = (
         loss_gains(clients=n, clients_per_round=m) for n, m in clustered_grid.PARTICIPANTS.items()
@@ -258,22 +264,27 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         for name in ("mnist", "coarse10")
     )
     values = {
-        "few": (loss[0], loss[2], loss[1]),
+        "few": (-gain_of_few.mean, -gain_of_few.high, -gain_of_few.low),
         "few_2": five_participants["Algorithm 2"],
-        "sizes": size[2],
-        "sizes_tenth": size[1],
+        "sizes": size[0.01],
+        "sizes_tenth": size[0.1],
         "grown": growth,
-        "similar": similar[2],
-        "skewed": similar[3],
-        "even": similar[0],
+        "similar": similar[0.01],
+        "skewed": similar[0.001],
+        "even": similar[10.0],
         "ten": by_steps[0]["Algorithm 2"],
         "ten_clients": ten_clients["Algorithm 2"],
         "crowd": many_clients["Algorithm 2"],
         "long": by_steps[-1]["Algorithm 2"],
         "work": (work.ours, work.low, work.high),
     }
-    saved = [rounds_saved(replace(MNIST, concentration=c), m) for m in ALGORITHM for c in SKEWS]
-    saved = [statistics.mean_interval(100 * shares) for shares in saved]  # % of the rounds
+    saved_by_size, saved = (  # % of the rounds, by algorithm and concentration
+        {
+            c: statistics.mean_interval(100 * rounds_saved(replace(MNIST, concentration=c), m))
+            for c in SKEWS
+        }
+        for m in ALGORITHM
+    )
     loss_jumps, accuracy_jumps = map(
         _jump_reductions, (smoother_loss_overall, smoother_accuracy_overall)
     )
@@ -285,28 +296,31 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     for name in ("6-never-worse", "fig-8-steps"):
         _, evidence = ledger.decide_by_id(f"clustered-{name}")
         verdicts[name] = evidence.substitute or evidence.verdict
+    similar_means = [similar[c].mean for c in SKEWS]
+    size_elsewhere = [*(size[c] for c in SKEWS if c != 0.1), *others_by_size]
     holds = {
-        "one": similar[2][1] > 0 > size[2][1] and size[2][2] > 0,
-        "more": similar[0][0] < similar[1][0] < similar[2][0] < similar[3][0],
-        "open": similar[3][1] < 0 < similar[3][2],
-        "nothing": size[1][1] > 0 > max(low for _, low, _ in (size[0], *size[2:], *others_by_size)),
-        "few": five_participants["Algorithm 1"][2] < 0,
+        "one": similar[0.01].low > 0 > size[0.01].low and size[0.01].high > 0,
+        "more": all(mean < skewer for mean, skewer in pairwise(similar_means)),
+        "open": similar[0.001].low < 0 < similar[0.001].high,
+        "nothing": size[0.1].low > 0 > max(gain.low for gain in size_elsewhere),
+        "few": gain_of_few.high < 0,
         "chance": verdicts["6-never-worse"] == "undecided" and len(never_worse) == 20,
         "only": (never_worse["high"] < 0).sum() == 1,
         "mu": (mu["high"] < 0).loc[[0.001, 0.01]].all() and mu["low"].idxmin() == 0.001,
-        "grown": growth[1] > 0,
+        "grown": growth.low > 0,
         "clients": all(low < 0 < high and mean > 0.03 for mean, low, high in ten_clients.values()),
         "crowd": all(-0.02 < low < 0 < high < 0.02 for _, low, high in many_clients.values()),
         "others": min(low for _, low, _ in others) > 0,
         "work": work.verdict == "agrees",
         "faster": verdicts["fig-8-steps"] == "undecided",
-        "sooner": saved[4][1] < 0 < saved[4][2] and min(low for _, low, _ in saved[5:]) > 0,
+        "sooner": saved[10.0].low < 0 < saved[10.0].high
+        and all(saved[c].low > 0 for c in SKEWS if c != 10.0),
         "close": on_light_skew.__wrapped__(MNIST).verdict == "agrees",
-        "sizes_saved": all(low <= 0 <= high for _, low, high in saved[:4]),
-        "calm": min(loss_jumps["Algorithm 2"][1], accuracy_jumps["Algorithm 2"][1])
+        "sizes_saved": all(low <= 0 <= high for _, low, high in saved_by_size.values()),
+        "calm": min(loss_jumps["Algorithm 2"].low, accuracy_jumps["Algorithm 2"].low)
         > 0
-        > loss_jumps["Algorithm 1"][1]
-        and loss_jumps["Algorithm 1"][2] > 0,
+        > loss_jumps["Algorithm 1"].low
+        and loss_jumps["Algorithm 1"].high > 0,
         "rate": (rates == 0.1).all(),
         "rate_colour": (colour_rates == 0.1).all(),
     }
@@ -316,7 +330,7 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "calm_accuracy": accuracy_jumps["Algorithm 2"],
         "calm_sizes": loss_jumps["Algorithm 1"],
     }
-    shares |= {"saved": saved[5], "saved_skewed": saved[7]}
+    shares |= {"saved": saved[0.1], "saved_skewed": saved[0.001]}
     spans |= {f"grey_{k}": statistics.format_interval(*v, ".0f") for k, v in shares.items()}
     spans["grey_mu"] = statistics.format_interval(
         -prox_best.ours, -prox_best.high, -prox_best.low, ".3f"
@@ -342,8 +356,8 @@ def colour_findings() -> tuple[dict[str, str], dict[str, bool]]:
     }
     values = {key: statistics.format_interval(*gain, ".2f") for key, gain in nats.items()}
     holds = {
-        "skewed": min(skewed_2[1], points[1]) > 0 > skewed_1[1] and skewed_1[2] > 0,
-        "even": max(even_1[1], even_2[1]) < 0 < min(even_1[2], even_2[2]),
+        "skewed": min(skewed_2.low, points.low) > 0 > skewed_1.low and skewed_1.high > 0,
+        "even": max(even_1.low, even_2.low) < 0 < min(even_1.high, even_2.high),
     }
     return values | {"colour_points": statistics.format_interval(*points, ".1f")}, {
         k: bool(v) for k, v in holds.items()

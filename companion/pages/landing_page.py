@@ -40,7 +40,7 @@ def check_sentences(
     grid = tables.load_sweep("preprint", folder)
     one, same = (grid.where(partition=p) for p in ("dirichlet", "dirichlet_fixed_size"))
 
-    def compute_difference(frame, method: str, other: str = "md") -> tuple[float, float, float]:
+    def compute_difference(frame, method: str, other: str = "md") -> statistics.Interval:
         """Return the mean difference of a method to another in points, with its 95 % interval."""
         wide = tables.pivot_seeds(frame, "test_accuracy")
         return statistics.mean_interval((wide[method] - wide[other]).dropna())
@@ -59,8 +59,8 @@ def check_sentences(
     second = saved_bytes.check(outcomes, comparison.compare(outcomes, "md"))
     saves = second["a fifth"] and second["at most a tenth"]
     return [
-        ("where sizes differ, FedSTaS as written ends", written[2] < 0),
-        ("With equal sizes both averages agree, and it ends", equal[1] > 0),
+        ("where sizes differ, FedSTaS as written ends", written.high < 0),
+        ("With equal sizes both averages agree, and it ends", equal.low > 0),
         ("no choice of clients adds as much", worth > best),
         ("which costs nothing and adds up to", second["average"]),
         ("a fifth of the bytes on one of seven tasks, at most a tenth on another", saves),
@@ -68,7 +68,7 @@ def check_sentences(
         ("a fifth to nearly a half on four of seven tasks", second["raw"]),
         ("Corrected for the number of comparisons, neither saving is sure", second["holm"]),
         ("is missed on both tasks whose clients are given by nature", second["endpoint"]),
-        ("At the paper's rate, 0.01, the corrected method gains", corrected[1] > 0),
+        ("At the paper's rate, 0.01, the corrected method gains", corrected.low > 0),
         ("Tuned, and at equal megabytes, the same method loses on MNIST", k_means["high"] < 0),
         ("and gains on Fashion-MNIST while bytes are short", garments["low"] > 1),
     ]

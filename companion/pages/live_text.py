@@ -119,7 +119,7 @@ def begin(shell) -> None:
         for place, (source, before) in texts.items():
             shown = format_text(source, values, expectations.FAILED)
             if shown != before:
-                texts[place][1] = shown
+                texts[place] = [source, shown]
                 update_display(Markdown(shown), display_id=place)
 
     def plain(output: Markdown) -> str:

@@ -58,8 +58,10 @@ def glue_values(chapter: str, /, **values: Any) -> None:
 
 def is_larger_as_shown(larger: float, smaller: float, form: str) -> bool:
     """Return whether a number is still larger than another when both are shown in this format."""
-    shown = [float(format(x, form).rstrip("%").replace(",", "")) for x in (larger, smaller)]
-    return shown[0] > shown[1]
+    larger, smaller = (
+        float(format(x, form).rstrip("%").replace(",", "")) for x in (larger, smaller)
+    )
+    return larger > smaller
 
 
 def is_as_in(chapter: str, values: Any, *names: str) -> bool:

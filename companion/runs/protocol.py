@@ -371,8 +371,9 @@ def propose_rates(row: pd.Series, rates: Sequence[float]) -> list[float]:
     if missing := [rate for rate in rates if rate not in accuracies]:
         return missing
     ascending, best = sorted(accuracies.index), accuracies.idxmax()
-    low, high = ascending[0], ascending[-1]
-    beyond = {low: low**2 / ascending[1], high: high**2 / ascending[-2]}
+    (low, second), (last_but_one, high) = ascending[:2], ascending[-2:]
+    # As far beyond the end as its neighbour is inside, in ratio.
+    beyond = {low: low**2 / second, high: high**2 / last_but_one}
     return [float(f"{beyond[best]:.0e}")] if best in beyond else []
 
 

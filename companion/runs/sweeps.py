@@ -167,23 +167,24 @@ class Clock:
 
     def __init__(self, todo: list[Run]):
         self.left = dict(enumerate(todo))
-        self.measured: dict[str | None, list[float]] = {}
+        # Seconds of the finished runs of each method, and their estimates; of all methods under None.
+        self.measured: dict[str | None, tuple[float, float]] = {}
 
     def done(self, number: int, outcome: str, seconds: float) -> None:
         """Remove a run from those left; if it was executed, its seconds correct the estimates of the others."""
         run = self.left.pop(number)
         if outcome == "done":
             for key in (run.method, None):
-                sums = self.measured.setdefault(key, [0.0, 0.0])
-                sums[0] += seconds
-                sums[1] += estimate(run)
+                measured, estimated = self.measured.get(key, (0.0, 0.0))
+                self.measured[key] = (measured + seconds, estimated + estimate(run))
 
     def seconds(self) -> float:
         """Estimate the seconds that all runs left take on one core."""
         total = 0.0
         for run in self.left.values():
-            sums = self.measured.get(run.method) or self.measured.get(None) or (1.0, 1.0)
-            total += estimate(run) * sums[0] / sums[1]
+            known = self.measured.get(run.method) or self.measured.get(None) or (1.0, 1.0)
+            measured, estimated = known
+            total += estimate(run) * measured / estimated
         return total
 
 

@@ -127,13 +127,14 @@ def chapter_of(cells: list[dict]) -> str:
     code = "\n".join(cell["source"] for cell in cells)
     parts = Counter(name.partition("/")[0] for name in ASKED.findall(code))
     ids = {cell["id"] for cell in cells if cell["id"]}
-    best = ("", 0)
+    best, most = "", 0
     for stem in parameters.names():
         checks = checks_in(stem)
         score = sum(parts[part] for part in {name.partition("/")[0] for name in checks})
         score += sum(teaching.answer_id(name) in ids for name in checks)
-        best = max(best, (stem, score), key=lambda pair: pair[1])
-    return best[0]
+        if score > most:
+            best, most = stem, score
+    return best
 
 
 @lru_cache(maxsize=64)
@@ -373,8 +374,8 @@ def grade(path: Path, name: str, chapter: str, seed: int, limits: Limits) -> Gra
         notes.append(f"changed or missing checks, which are made anew: {', '.join(edited)}")
     unedited = {source for _, _, source in checks.values()}
     for cell in cells:
-        found = checks.get(cell["id"])
-        cell["checks"] = [found[:2]] if found else []
+        check_of_answer = checks.get(cell["id"])  # (exercise, variable, source)
+        cell["checks"] = [check_of_answer[:2]] if check_of_answer else []
         cell["asks"] = ASKED.findall(cell["source"])
         cell["only_checks"] = cell["source"] in unedited
     records, ending = execute(cells, seed, limits)

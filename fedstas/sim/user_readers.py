@@ -75,13 +75,14 @@ def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: 
         InputError: names the file, and the user where that helps.
     """
     splits = [_read_leaf(Path(place)) for place in ([train] if test is None else [train, test])]
-    classes = np.unique(splits[0][1])
-    if test is not None and len(extra := np.setdiff1d(splits[1][1], classes)):
-        raise InputError(f"{test} has the class {extra[0]}, of which {train} has no example")
+    _, train_labels, users = splits[0]
+    classes = np.unique(train_labels)
+    for _, labels, _ in splits[1:]:  # of the test set, if there is one
+        if len(extra := np.setdiff1d(labels, classes)):
+            raise InputError(f"{test} has the class {extra[0]}, of which {train} has no example")
     parts: list = []
-    for place, (x, y, _) in zip(
-        (train, test), splits, strict=False
-    ):  # no second one without a test set
+    # Without a test set there is no second split.
+    for place, (x, y, _) in zip((train, test), splits, strict=False):
         try:
             array = np.array(x) if shape is None else np.array(x).reshape(len(x), *shape)
         except ValueError:
@@ -91,7 +92,7 @@ def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: 
             reason = "write them as numbers of tokens, and use from_arrays(documents=True)"
             raise InputError(f"{place} holds examples of text: {reason}")
         parts += [array, np.searchsorted(classes, y)]
-    return from_arrays(*parts, users=splits[0][2], network=network)
+    return from_arrays(*parts, users=users, network=network)
 
 
 def _read_leaf(place: Path) -> tuple[list, np.ndarray, np.ndarray]:

@@ -30,11 +30,12 @@ def rounding() -> tuple:
     All cases of two strata without ties are searched in full, by the sum m + N_1 + N_2 + S_1 + S_2.
 
     Returns:
-        (N_h, S_h, m, Neyman allocation, proportional one, variance of either).
+        (N_h, S_h, m, Neyman allocation, proportional one, variance of the first, of the second).
     """
     for total in range(6, 30):
         for m, a, b, x, y in _splits(total, 5):
-            if not 2 <= m <= a + b or m * a * x % (a * x + b * y) * 2 == a * x + b * y:
+            has_tie = m * a * x % (a * x + b * y) * 2 == a * x + b * y  # a fraction of 1/2
+            if not 2 <= m <= a + b or has_tie:
                 continue
             neyman = largest_remainder(in_proportion((a * x, b * y), m), m)
             plain = largest_remainder(in_proportion((a, b), m), m)
@@ -78,16 +79,16 @@ def theorem_1_second(
     Allocations are real numbers, as in the limit that the theorem names. `readings` are cases of the spreads, right and
     wrong. A case of few whole draws stands beside them in the table and does not count for the verdict.
     """
-    sizes, spreads, _, draws_per_stratum, plain, _, _ = rounding()
-    m = SPREAD_CASE[2]
+    sizes, spreads, _, draws_per_stratum, plain, *_ = rounding()
+    *_, m = SPREAD_CASE
     cases = {
         name: (n, s, rule(n, spread_used, m), in_proportion(n, m))
         for name, (n, s, spread_used) in readings.items()
     }
     cases[LEFT_OUT] = (sizes, spreads, draws_per_stratum, plain)
     rows, right, worst = [], {}, None
-    for name, (n_h, s_h, re, pro) in cases.items():
-        v, w = theory.allocation_variance(n_h, s_h, re), theory.allocation_variance(n_h, s_h, pro)
+    for name, (n_h, s_h, reallocated, proportional) in cases.items():
+        v, w = (theory.allocation_variance(n_h, s_h, k) for k in (reallocated, proportional))
         right[name] = v <= w
         if name != LEFT_OUT and v > w:
             worst = f"{v} > {w}"
@@ -96,8 +97,8 @@ def theorem_1_second(
                 "case": name,
                 "N_h": str(n_h),
                 "S_h": str(s_h),
-                "draws, re-allocated": ", ".join(map(str, re)),
-                "proportional": ", ".join(map(str, pro)),
+                "draws, re-allocated": ", ".join(map(str, reallocated)),
+                "proportional": ", ".join(map(str, proportional)),
                 "V(stradiv)": str(v),
                 "V(strat)": str(w),
             }
@@ -313,25 +314,25 @@ def spread_of_draws(
     for name, spreads in (("Hansen–Hurwitz", hh), ("plain mean", plain)):
         by_uniform = rule([x.uniform for x in per_draw_moments], n, m)
         by_draws = _neyman(spreads, n, m)
-        v = [variance(k, spreads) for k in (by_uniform, by_draws, equal)]
-        worse.append(v[0] > v[1] * (1 + 1e-9))
+        by_rule, least = variance(by_uniform, spreads), variance(by_draws, spreads)
+        worse.append(by_rule > least * (1 + 1e-9))  # up to rounding errors
         rows.append(
             {
                 "estimator, p by norm": name,
                 "variance per draw": ", ".join(map(str, spreads)),
                 "S² (uniform)": ", ".join(str(x.uniform) for x in per_draw_moments),
                 "draws by S": ", ".join(f"{k:.3f}" for k in by_uniform),
-                "V": f"{float(v[0]):.4f}",
+                "V": f"{float(by_rule):.4f}",
                 "draws by the spread of a draw": ", ".join(f"{k:.3f}" for k in by_draws),
-                "V, least": f"{float(v[1]):.4f}",
+                "V, least": f"{float(least):.4f}",
             }
         )
     uniform = [x.uniform for x in per_draw_moments]
-    under_uniform = [variance(k, uniform) for k in (rule(uniform, n, m), equal)]
+    by_rule, proportional = (variance(k, uniform) for k in (rule(uniform, n, m), equal))
     # It holds if nothing is better under draws by norm; it holds under a condition, uniform draws, if under these it is
     # no worse than proportional allocation.
     return Evidence(
-        judge_theory(not any(worse), under_uniform[0] <= under_uniform[1] * (1 + 1e-9)),
+        judge_theory(not any(worse), by_rule <= proportional * (1 + 1e-9)),
         ours=rows[0]["V"],
         note="If clients are drawn uniformly within strata. Under draws by norm the optimum replaces S_h by the standard deviation of one "
         "weighted draw, sqrt(sum_k d_k^2 / (N_h^2 p_k) - mean^2).",

@@ -2,7 +2,8 @@
 
 Checked on every federation of at most four clients and seven examples, up to three draws, under five schemes
 each; moments come from listing all cohorts, never from the formula that is being checked. A parameter `cases`
-replaces the list that `schemes` returns.
+replaces the list that `schemes` returns: of each scheme the sizes n, the rows r, and the moments of its weights (w) and
+of those under MD sampling (md).
 """
 
 from __future__ import annotations

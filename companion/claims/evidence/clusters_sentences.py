@@ -171,9 +171,13 @@ def further_variance(claim: Claim, *, scheme: Callable = clustered.counts_by_gro
             worse_than_algorithm_1.append((n, groups, m, sums))
     table = pd.DataFrame()
     if worse_than_algorithm_1:  # the smallest of them is the example
-        n, groups, m, sums = min(
-            worse_than_algorithm_1, key=lambda case: (sum(case[0]), len(case[0]), case[2])
-        )
+
+        def size_of(case: tuple) -> tuple:
+            """Return examples, clients and draws of a case, by which cases are compared."""
+            n, _, m, _ = case
+            return sum(n), len(n), m
+
+        n, groups, m, sums = min(worse_than_algorithm_1, key=size_of)
         table = pd.DataFrame(
             {
                 "scheme": list(sums),

@@ -416,10 +416,10 @@ def cifar_partitions(claim: Claim) -> Evidence:
         classes = counts.sum(0)
         share = float((counts.max(1) / counts.sum(1)).mean())
         rows.append((concentration, seed, share, classes.max() / classes.min()))
-    columns = ["concentration", "seed", "mean largest share", "largest class / smallest"]
-    table = pd.DataFrame(rows, columns=columns)
-    share = table.pivot(index="seed", columns="concentration", values=columns[2])
-    unequal = table.pivot(index="seed", columns="concentration", values=columns[3])
+    largest_share, ratio = "mean largest share", "largest class / smallest"
+    table = pd.DataFrame(rows, columns=["concentration", "seed", largest_share, ratio])
+    share = table.pivot(index="seed", columns="concentration", values=largest_share)
+    unequal = table.pivot(index="seed", columns="concentration", values=ratio)
     parts = [
         judge_higher(values, "of a share", 0)
         for values in (0.25 - share[10.0], share[0.001] - 0.95, unequal[0.001] - unequal[10.0])
@@ -533,10 +533,11 @@ def decide_in_settings(
         words = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in changed.items())
         rows.append((words, name, *part.cells))
         parts.append(part)
-    columns = ["setting", "scheme", f"{quantity[0]} than MD", "low", "high", "verdict"]
+    gain_words, measured = quantity
+    columns = ["setting", "scheme", f"{gain_words} than MD", "low", "high", "verdict"]
     part = deciding_part(parts)
     return part.evidence(
-        f"{quantity[0].capitalize()} than MD sampling, {quantity[1]}, in the one of {len(rows)} "
+        f"{gain_words.capitalize()} than MD sampling, {measured}, in the one of {len(rows)} "
         f"comparisons that decides.{part.why_undecided}",
         pd.DataFrame(rows, columns=columns).round(3),
     )

@@ -253,9 +253,9 @@ def _are_drawn_independently(cohorts, owner: list[int]) -> tuple[bool, Fraction,
         (a, b): sum(p for c, p in cohorts if {owner[a], owner[b]} <= set(c))
         for a, b in combinations(range(len(owner)), 2)
     }
-    last = (len(owner) - 2, len(owner) - 1)
     independent = all(q == one[a] * one[b] for (a, b), q in both.items())
-    return independent and len(set(one)) == 1, both[last], one[last[0]] * one[last[1]]
+    a, b = len(owner) - 2, len(owner) - 1
+    return independent and len(set(one)) == 1, both[a, b], one[a] * one[b]
 
 
 # The slides' two ways to draw clients, with the aggregation weight of each.
