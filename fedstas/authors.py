@@ -141,6 +141,7 @@ class AuthorsStratified:
         frozen = cache.get(view.round, None, lambda: self._freeze(view, m, rng))
 
         def pick(members, count: int) -> np.ndarray:
+            """Draw members of one stratum by the norms of their centres."""
             norms = frozen.norms[members]
             # numpy does not draw a client of probability 0: with too few others the draw is uniform.
             p = norms / norms.sum() if 0 < count <= np.count_nonzero(norms) else None

@@ -149,6 +149,7 @@ class Balanced:
         omega = sizes / sizes.sum()
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
+            """Compute the coordinates to balance on or to spread over, and the norms."""
             if self.features == "sketch":
                 vectors = view.sketches(self.sketch_size)
                 norms = np.linalg.norm(vectors, axis=1)
@@ -163,6 +164,7 @@ class Balanced:
 
         coordinates = view.state_of(self).coordinates
         features, norms = coordinates.get(view.round, self.restratify_every or None, compute)
+        # At least a thousandth of the mean, so that a client of gradient zero can be drawn.
         norms = np.maximum(norms, 1e-3 * norms.mean()) if norms.any() else np.ones(len(norms))
         pi = proportional_inclusion(omega if self.measure == "size" else omega * norms, m)
         if self.how == "pivotal":

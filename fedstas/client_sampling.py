@@ -384,6 +384,7 @@ def draw_stratified(strata: Strata, m: int, rng: np.random.Generator, *, replace
     draws = allocation.neyman(sizes, strata.spreads, m)
 
     def pick(members, count: int) -> np.ndarray:
+        """Draw members of one stratum."""
         p = strata.norms[members]
         if not replace:
             return members[successive_sample(p, count, rng)]

@@ -529,6 +529,7 @@ class LeastVariance:
         by_norm = self.draws == "norm" and np.isfinite(tau2)
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
+            """Compute the labels and the measure q that the draws are in proportion to."""
             z = self.points(view, answers)
             length = np.square(z).sum(1)
             noise = np.full(len(z), tau2 if self.noise and np.isfinite(tau2) else 0.0)

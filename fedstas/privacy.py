@@ -98,7 +98,7 @@ def gaussian_delta(sigma: float, epsilon: float, sensitivity: float) -> float:
     private for answers that are `sensitivity` apart in L2 (Balle and Wang 2018, arXiv:1805.06530, Theorem 8)."""
     half, shift = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
 
-    def normal_cdf(x: float) -> float:
+    def normal_cdf(x: float) -> float:  # by erfc, which is exact in the tail
         return math.erfc(-x / math.sqrt(2)) / 2
 
     return normal_cdf(half - shift) - math.exp(epsilon) * normal_cdf(-half - shift)

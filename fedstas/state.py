@@ -140,6 +140,7 @@ def declared_classes(kind) -> set[type]:
     classes: set[type] = set()
 
     def add(hint) -> None:
+        """Add the dataclasses that an annotation names, with those of their fields."""
         origin = get_origin(hint) or hint
         if isinstance(origin, type) and is_dataclass(origin) and origin not in classes:
             classes.add(origin)
@@ -194,6 +195,7 @@ def to_plain(value, classes: Iterable[type], store: Callable[[Any], dict | None]
     names = {kind: class_name(kind) for kind in classes}
 
     def plain(value):
+        """Return a value as plain data; what JSON lacks is a dict of one entry, from its kind to its content."""
         kind = type(value)
         if value is None or kind in (bool, int, float, str):
             return value
@@ -225,6 +227,7 @@ def from_plain(plain, classes: Iterable[type], restore: dict[str, Callable[[Any]
     by_name = {class_name(kind): kind for kind in classes}
 
     def value(plain):
+        """Return the value of plain data, as the function `plain` of `to_plain` makes them."""
         if not isinstance(plain, dict):
             return plain
         ((kind, content),) = plain.items()

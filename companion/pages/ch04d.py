@@ -73,7 +73,7 @@ def draw_ellipses() -> Figure:
     moves = {"the four gradients": 0, "the same, each plus (2, 1)": np.array([2, 1], dtype=object)}
     for ax, (title, move) in zip(axes, moves.items(), strict=True):
         for reading, style in DESIGNS.items():
-            _, form = cov.reading_form(reading, 4, 8, 4, 2)
+            _, form = cov.reading_form(reading, n_k=4, n=8, n_star=4, size=2)
             values, vectors = np.linalg.eigh(form.at(covariances.EXAMPLE + move).astype(float))
             angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
             wide, high = 2 * np.sqrt(values[::-1])

@@ -37,8 +37,9 @@ CLAIMS += [f"clustered-6-smoother-{name}" for name in ("loss", "accuracy")]
 
 
 def _contrasting(colour) -> str:
-    """Return black or white, whichever can be read on a colour."""
-    return "black" if np.dot(colour[:3], (0.299, 0.587, 0.114)) > 0.55 else "white"
+    """Return black or white, whichever can be read on a colour (red, green, blue, ...), each part in [0, 1]."""
+    luma = np.dot(colour[:3], (0.299, 0.587, 0.114))  # the weights of ITU-R BT.601
+    return "black" if luma > 0.55 else "white"
 
 
 def _draw_stacked_bars(ax: Axes, counts, colours, names, min_share: float = 0.05) -> None:

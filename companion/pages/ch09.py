@@ -104,7 +104,7 @@ def compute_draws(state: one_round.State, levels: int) -> dict[str, tuple[np.nda
 def find_heaviest_stratum(p: np.ndarray, omega: np.ndarray) -> tuple[float, int]:
     """Return the share of the weight in the heaviest stratum of rows p [m, N], and how many draws it has."""
     mass = (p > 0) @ omega
-    return float(mass.max()), int((mass > mass.max() - 1e-12).sum())
+    return float(mass.max()), int((mass > mass.max() - 1e-12).sum())  # equal up to rounding errors
 
 
 def compute_principal_coordinates(state: one_round.State) -> tuple[np.ndarray, float]:
@@ -113,6 +113,7 @@ def compute_principal_coordinates(state: one_round.State) -> tuple[np.ndarray, f
     mean = state.gram @ omega
     centred = state.gram - np.outer(ones, mean) - np.outer(mean, ones) + omega @ mean
     values, axes = np.linalg.eigh(np.sqrt(np.outer(omega, omega)) * centred)
+    # The largest entry of each axis is positive, so that the picture is not mirrored on another machine.
     axes = axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(len(axes))])
     two, scales = axes[:, -2:][:, ::-1], np.sqrt(np.maximum(values[-2:][::-1], 0))
     return two * scales / np.sqrt(omega)[:, None], float(scales @ scales / values[values > 0].sum())
@@ -130,7 +131,8 @@ def draw_strata_map(state: one_round.State, draws: dict, errors: dict[str, float
         f"{short.get(label, label)}: {errors[label]:.2f}": x / state.omega
         for label, (x, _) in draws.items()
     }
-    figure = plots.strata_map(compute_principal_coordinates(state)[0], state.omega, panels)
+    points, _ = compute_principal_coordinates(state)
+    figure = plots.strata_map(points, state.omega, panels)
     figure.set_size_inches(4.2, 4.2)
     return figure
 

@@ -368,6 +368,7 @@ SERVER_TUNED |= {key: {"server_rate": 0.03} for key in ("fedadam", "fedyogi")}
 
 def server_rates(profile: str) -> list[Run]:
     """Return one run for each value of `SERVER_VALUES`, by which the values are chosen."""
+    # All values, three in the middle, or every third.
     part = {"paper": slice(None), "laptop": slice(1, 4), "quick": slice(0, None, 3)}[profile]
     arms = [(m, {key: v}, {}) for m, (key, values) in SERVER_VALUES.items() for v in values[part]]
     return _around_default(profile, arms, seeds=1)
@@ -404,11 +405,11 @@ def least_variance(profile: str) -> list[Run]:
     ten_participants = {"eval_every": 9}
     five_participants = {"eval_every": 9, "clients_per_round": 5}
     return [
-        Run(task, kind, 0.01, m, seed, o, **shape)
+        Run(task, kind, 0.01, m, seed, overrides, **shape)
         for seed in range(20 if profile == "paper" else 1)
         for task, kind, seeds in settings
         for compared, shape in ((rivals + arms, five_participants), (arms, ten_participants))
-        for m, o in compared
+        for m, overrides in compared
         if seed < seeds
     ]
 

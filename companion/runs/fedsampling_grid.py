@@ -116,15 +116,16 @@ def topics_ablations(profile: str) -> list[Run]:
     Ten seeds of draws by size and of five spreads of the sizes; five of one class per client, of epsilon and of M.
     """
     ten_seeds: list[tuple[str, dict]] = [("md", {}), ("fedavg-unbiased", {})]
-    for m, g in product(("fedavg", "fedsampling"), SPREADS):
-        ten_seeds.append((m, {"partition": "lognormal", "sigma": g}))
+    for m, sigma in product(("fedavg", "fedsampling"), SPREADS):
+        ten_seeds.append((m, {"partition": "lognormal", "sigma": sigma}))
     first_five: list[tuple[str, dict]] = [
         ("fedsampling", {"overrides": o}) for o in _private("topics")
     ]
     first_five += [(m, {"partition": "by_class", "overrides": o}) for m, o in _arms("topics")[:3]]
     # The table, with which these are compared, has seeds 0 to 4 of its methods: this adds 5 to 9 of two.
     last_five: list[tuple[str, dict]] = [("fedavg", {}), ("fedsampling", {})]
-    seeds, step = range(10 if profile == "paper" else 1), 4 if profile == "quick" else 1
+    seeds = range(10 if profile == "paper" else 1)
+    step = 4 if profile == "quick" else 1  # every fourth run
     return [
         _on_topics(profile, m, s, **changed)
         for s in seeds
@@ -139,10 +140,10 @@ def mnist_ablations(profile: str) -> list[Run]:
     """
     seeds = range(10 if profile == "paper" else 1)
     arms = _arms("mnist")
-    ten_seeds = [(m, {"sigma": g, "overrides": o}) for g in SPREADS for m, o in arms]
+    ten_seeds = [(m, {"sigma": sigma, "overrides": o}) for sigma in SPREADS for m, o in arms]
     five_seeds = [(m, {"partition": "by_class", "overrides": o}) for m, o in arms]
     five_seeds += [("fedsampling", {"sigma": SIGMAS[1], "overrides": o}) for o in _private("mnist")]
-    if profile == "quick":
+    if profile == "quick":  # a few of each kind
         ten_seeds, five_seeds = ten_seeds[4:8], five_seeds[:1]
     runs = [_on_mnist(profile, m, s, **changed) for s in seeds for m, changed in ten_seeds]
     runs += [_on_mnist(profile, m, s, **changed) for s in seeds[:5] for m, changed in five_seeds]

@@ -24,7 +24,7 @@ def draw_test_sets(
     pools = [np.flatnonzero(labels == c) for c in range(federation.label_counts.shape[1])]
     test_sets = []
     for k, counts in enumerate(federation.label_counts):
-        size = int(share * counts.sum() + 1e-9)
+        size = int(share * counts.sum() + 1e-9)  # a whole number stays one, up to rounding errors
         by_class = largest_remainder(counts * size / max(1, counts.sum()), size)
         rng = stream(seed, "local test", k)
         chosen = [rng.choice(pool, n) for pool, n in zip(pools, by_class, strict=True) if n]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import sys
 import threading
@@ -109,15 +110,18 @@ def estimate(run: Run) -> float:
     stratifications = 0
     if "strata" in settings:
         interval = settings.get("restratify_every", run.rounds)
-        stratifications = -(-run.rounds // interval)
+        stratifications = math.ceil(run.rounds / interval)
     m = {"fedsampling": run.clients, "centralised": 1}.get(run.method, run.clients_per_round)
+    # The examples of a cohort of average clients; of `centralised`, whose one participant holds all data, all of them.
     available = settings.get("share", 1.0) * examples * (m if m > 1 else run.clients) / run.clients
     epochs = settings["epochs"]
     work = settings["steps"] * min(m * settings["batch"], available)
     per_round = example * (work if epochs is None else epochs * available) + round_
-    if "authors" in run.method:  # k-means of 100 clients, each with ten starts
+    if (
+        "authors" in run.method
+    ):  # k-means of 100 clients, each with ten starts: as long as so many stratifications
         stratifications = 60
-    if run.method == "clustered-similarity":
+    if run.method == "clustered-similarity":  # the hierarchical clustering, as measured
         per_round += 5 * round_
     return (
         run.rounds * per_round
@@ -157,9 +161,10 @@ def parse_seeds(text: str) -> list[int]:
 
 def duration(seconds: float) -> str:
     """Format a number of seconds for readers."""
-    if seconds < 90:
+    minute, hour = 60, 3600
+    if seconds < 1.5 * minute:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f"{seconds / minute:.0f} min" if seconds < 1.5 * hour else f"{seconds / hour:.1f} h"
 
 
 class Clock:

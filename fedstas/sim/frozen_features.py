@@ -107,6 +107,7 @@ def load_backbone(task: str) -> Backbone:
     state = torch.load(path, map_location="cpu", weights_only=True)
 
     def fold(convolution: str, norm: str) -> Convolution:
+        """Return a convolution with the batch normalisation after it, which is linear in evaluations, folded into it."""
         names = ("weight", "bias", "running_mean", "running_var")
         scale, shift, mean, variance = (state[f"{norm}.{name}"].double() for name in names)
         scale = scale / (variance + EPSILON).sqrt()

@@ -54,6 +54,7 @@ def encode(value, arrays: dict[str, np.ndarray], classes: Iterable[type] = ()):
     """
 
     def store(value) -> dict | None:
+        """Add an array or tensor to `arrays`, and return its reference; None for another value."""
         if isinstance(value, np.generic) or (
             type(value) is np.ndarray and not value.dtype.hasobject
         ):

@@ -55,18 +55,19 @@ EXERCISES["included"] = Function(
 
 def check_one_equality(example) -> str:
     """Return what is wrong with (sizes, rows) in which exactly one client should gain nothing; "" if nothing is."""
-    sizes, rows = [int(n) for n in example[0]], example[1]
-    r = as_rows(rows)
+    sizes, rows = example
+    sizes, r = [int(n) for n in sizes], as_rows(rows)
     if len(sizes) != 3 or min(sizes) < 1 or len(r) != 2 or len(r[0]) != 3:
         return "three sizes above 0, two rows and three columns are asked for."
     p = [F(n, sum(sizes)) for n in sizes]
     columns = [sum(column) for column in zip(*r, strict=True)]
     if columns != [2 * x for x in p]:
-        shown = [", ".join(map(str, x)) for x in (columns, [2 * x for x in p])]
-        return f"the columns sum to {shown[0]}; eq. 8 asks for m p = {shown[1]}."
-    if r[0] == r[1]:
+        sums, needed = (", ".join(map(str, x)) for x in (columns, [2 * x for x in p]))
+        return f"the columns sum to {sums}; eq. 8 asks for m p = {needed}."
+    first, second = r
+    if first == second:
         return "both rows are p: this is MD sampling itself."
-    if any(r[0][i] == r[1][i] for i in range(3)):
+    if any(x == y for x, y in zip(first, second, strict=True)):
         return ""
     return "every client has two different shares: all of them gain, and one should not."
 
@@ -140,7 +141,10 @@ def expected_digits(rows):
 
 
 def check_nothing(rows) -> str:
-    """Return what is wrong with three rows of clients whose cohorts should see no more digits than MD's; "" if nothing is."""
+    """Return what is wrong with three rows of clients whose cohorts should see no more digits than MD's; "" if nothing is.
+
+    MD sampling misses each of three digits with probability (2/3)^3, so that a cohort sees 3 - 3 (8/27) = 19/9.
+    """
     rows = [[int(k) for k in row] for row in rows]
     if len(rows) != 3 or any(len(row) != 3 for row in rows):
         return "three rows of three clients are asked for."

@@ -96,7 +96,10 @@ GRADIENTS = (1, 0, 1, 0)  # scalar gradients of four equal clients
 
 
 def check_no_gain(rows) -> str:
-    """Return what is wrong with two rows for which B_Cl = B_MD, though neither exception of Appendix A.2 applies; "" if nothing is."""
+    """Return what is wrong with two rows for which B_Cl = B_MD, though neither exception of Appendix A.2 applies; "" if nothing is.
+
+    B is the variance of the mean of the two drawn `GRADIENTS`: under MD 1/4 over 2.
+    """
     r = as_rows(rows)
     if len(r) != 2 or len(r[0]) != 4:
         return "two rows and four columns are asked for."
@@ -104,7 +107,8 @@ def check_no_gain(rows) -> str:
     if columns != [HALF] * 4:
         shown = ", ".join(map(str, columns))
         return f"eq. 8 asks for column sums m p_i = 1/2; yours are {shown}."
-    if r[0] == r[1]:
+    first, second = r
+    if first == second:
         return "both rows are p: this is MD sampling, which the sentence allows."
     b = theory.variance_of_mean(r, GRADIENTS)
     return "" if b == Fraction(1, 8) else f"B_Cl is {b}, and B_MD is 1/8: your rows do gain."

@@ -37,7 +37,7 @@ EXERCISES["noise-floor"] = Function(
 def find_balance(centres):
     """Return the limit of w under draws in proportion to the gradient's norm: sum_k |w - c_k| (w - c_k) = 0."""
     low, high = float(min(centres)), float(max(centres))
-    for _ in range(200):
+    for _ in range(200):  # bisection, to the last bit
         w = (low + high) / 2
         drift = sum(abs(w - c) * (w - c) for c in centres)
         low, high = (low, w) if drift > 0 else (w, high)
@@ -76,7 +76,7 @@ def check_steps(steps) -> str:
     if not callable(steps):
         return "it must be a function of the round t = 0, 1, 2, ..."
     slope = error_slope(steps)
-    if not np.isfinite(slope) or slope > -0.95:
+    if not np.isfinite(slope) or slope > -0.95:  # -1, up to the terms that fall faster
         return f"between T = 1,000 and 10,000 the error falls like T^{slope:.2f}, not like 1/T."
     return ""
 

@@ -72,8 +72,9 @@ def check_bernoulli_wins(gradients) -> str:
         return "with gradients 0 both variances are 0."
     if sum(g) == 0:
         return "a mean gradient of 0 is too easy: find one whose sum is not 0."
-    srs = cov.srs_form(4, 2).at([[x] for x in g])[0, 0]
-    bernoulli = cov.Form(Fraction(1, 16), Fraction(0)).at([[x] for x in g])[0, 0]
+    # Two of four examples: drawn as a simple random sample, or each with probability 1/2 (1/2 (1 - 1/2)/2^2 = 1/16).
+    ((srs,),) = cov.srs_form(4, 2).at([[x] for x in g])
+    ((bernoulli,),) = cov.Form(Fraction(1, 16), Fraction(0)).at([[x] for x in g])
     if bernoulli >= srs:
         return f"Bernoulli has the variance {bernoulli}, SRS {srs}: the mean gradient is too large."
     return ""

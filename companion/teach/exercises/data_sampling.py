@@ -111,6 +111,7 @@ def bias_and_variance(reports, size, epsilon):
     caps = np.arange(3, size + 2, dtype=float)
     alpha = (math.exp(epsilon) - 1) / (math.exp(epsilon) + caps - 2)
     top = caps - 1  # what a client of `size` reports if it is honest
+    # Of one report, which is `top` or uniform on 1..M-1: these have the mean M/2 and the mean square M (2 M - 1)/6.
     mean = alpha * top + (1 - alpha) * caps / 2
     square = alpha * top**2 + (1 - alpha) * caps * (2 * caps - 1) / 6
     variance = reports * (square - mean**2) / alpha**2

@@ -79,9 +79,8 @@ EXERCISES["seeds"] = Function(
 
 # Accuracy (%) of the authors' published final models on MNIST's test images, digit by digit.
 FEDSTS = (99, 98, 21, 62, 4, 0, 1, 51, 53, 94)
-
-
 FEDSTAS = (86, 95, 76, 90, 0, 25, 0, 0, 13, 97)
+TOLERANCE = 1e-9  # for rounding errors
 
 
 def check_shares(example) -> str:
@@ -89,13 +88,17 @@ def check_shares(example) -> str:
     shares = np.asarray(example, dtype=float)
     if shares.shape != (10,):
         return f"these are {shares.size} numbers: give one share for each of the ten digits."
-    if not np.isclose(shares.sum(), 1, atol=1e-9):
+    if not np.isclose(shares.sum(), 1, atol=TOLERANCE):
         return f"the shares sum to {shares.sum():.3f}, not to 1."
-    outside = [d for d in range(10) if not 0.09 - 1e-9 <= shares[d] <= 0.11 + 1e-9]
+    low, high = (
+        0.09 - TOLERANCE,
+        0.11 + TOLERANCE,
+    )  # a tenth of all digits, give or take a tenth of that
+    outside = [d for d in range(10) if not low <= shares[d] <= high]
     if outside:
         return f"digit {outside[0]} has the share {shares[outside[0]]:.3f}: between 0.09 and 0.11."
     lead = float(shares @ (np.array(FEDSTAS) - np.array(FEDSTS)))
-    return "" if lead >= 2 - 1e-9 else f"FedSTaS leads by {lead:+.2f} points there."
+    return "" if lead >= 2 - TOLERANCE else f"FedSTaS leads by {lead:+.2f} points there."
 
 
 EXERCISES["shares"] = Example(

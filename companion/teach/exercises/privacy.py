@@ -62,8 +62,9 @@ EXERCISES["outlier"] = Example(
 def three_reports(size_cap, alpha):
     """Return the probability that the mode of three fresh reports is the true size, ties broken at random."""
     others = size_cap - 2
-    miss = (1 - alpha) / (size_cap - 1)
+    miss = (1 - alpha) / (size_cap - 1)  # the chance of a report to be a given other size
     hit = alpha + miss
+    # Three different reports of which one is true: it wins a third of these ties. Otherwise two or three must be true.
     all_different = 3 * hit * others * (others - 1) * miss**2
     return hit**3 + 3 * hit**2 * (1 - hit) + all_different / 3
 

@@ -61,8 +61,13 @@ EXERCISES["mean-with-zero"] = Function(
 
 
 def check_zero(example) -> str:
-    """Return what is wrong with (alpha, sizes) for which the estimate should be 0 with a positive probability; "" if nothing is."""
-    alpha, sizes = Fraction(example[0]), list(example[1])
+    """Return what is wrong with (alpha, sizes) for which the estimate should be 0 with a positive probability; "" if nothing is.
+
+    The cap M is 4: reports are 1, 2 or 3, with the mean M/2 = 2 if they are random. The estimate is
+    (R - (1 - alpha) 2 m) / alpha for the sum R of m reports.
+    """
+    alpha, sizes = example
+    alpha, sizes = Fraction(alpha), list(sizes)
     if not 0 < alpha < 1:
         return f"alpha is {alpha}, and must be between 0 and 1."
     if not 1 <= len(sizes) <= 3 or not set(sizes) <= {1, 2, 3}:

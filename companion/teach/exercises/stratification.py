@@ -32,10 +32,9 @@ def round_quotas(example):
             "sizes and spreads are at least 1, m from 2 to the number of clients, which is at most 1,000"
         )
     quotas = neyman(sizes, spreads, m)
-    if quotas[0] % 1 == F(1, 2):
-        raise InputError(
-            f"the quotas {quotas[0]} and {quotas[1]} tie: which is rounded up proves little"
-        )
+    first, second = quotas
+    if first % 1 == F(1, 2):
+        raise InputError(f"the quotas {first} and {second} tie: which is rounded up proves little")
     return sizes, spreads, m, quotas, largest_remainder(quotas, m)
 
 

@@ -23,7 +23,7 @@ def check_smallest(example) -> str:
         return f"the mean is {mean}, which is the target: no counterexample."
     if len(updates) > 2:
         return f"it is one ({mean} instead of {target}), but fewer clients are enough."
-    if sum(updates) + sum(norms) > 4:
+    if sum(updates) + sum(norms) > 4:  # the sum of the solution, [0, 1] and [1, 2]
         return f"it is one ({mean} instead of {target}), but smaller numbers are enough."
     return ""
 

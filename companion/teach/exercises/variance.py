@@ -100,12 +100,12 @@ def check_noisier(example) -> str:
         return "use at most four clients."
     if any(not x for x in w):
         return "an update of 0 would have p = 0: use numbers that are not 0."
-    one = theory.per_draw(w, [abs(x) for x in w])
+    draw = theory.per_draw(w, [abs(x) for x in w])
     target = sum(w) / len(w)
-    if one.plain_mean != target:
-        return f"the plain mean is biased here ({one.plain_mean} instead of {target})."
-    if one.plain <= one.uniform:
-        return f"the variance by norm, {one.plain}, is not above the uniform one, {one.uniform}."
+    if draw.plain_mean != target:
+        return f"the plain mean is biased here ({draw.plain_mean} instead of {target})."
+    if draw.plain <= draw.uniform:
+        return f"the variance by norm, {draw.plain}, is not above the uniform one, {draw.uniform}."
     return ""
 
 
