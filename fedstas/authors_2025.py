@@ -27,7 +27,7 @@ from fedstas.config import config, float_field, int_field
 from fedstas.data_sampling import fixed_size, private_total
 from fedstas.errors import InputError
 from fedstas.state import Renewed
-from fedstas.stratification import round_to_grid, stratify
+from fedstas.stratification import draw_kmeans_seed, round_to_grid, stratify
 from fedstas.streams import stream
 
 BATCH_SHARE, BATCH_CAP = 0.3, 512  # of a client's examples, whose gradient it sends
@@ -43,6 +43,7 @@ def standardised_projections(gradients: np.ndarray, size: int) -> np.ndarray:
         points = (
             points @ stream(0, "Gaussian projection").standard_normal((d, size)) / math.sqrt(size)
         )
+    # The constant keeps a column in which all clients agree from 0/0.
     return round_to_grid((points - points.mean(axis=0)) / (points.std(axis=0) + 1e-8))
 
 
@@ -95,7 +96,7 @@ class Authors2025:
         """Ask all clients for their gradients of the last layer, and cluster the clients."""
         gradients = view.output_gradients(share=BATCH_SHARE, cap=BATCH_CAP)
         points = standardised_projections(gradients, self.sketch_size)
-        labels = stratify(points, min(self.strata, view.clients), int(rng.integers(2**31)))
+        labels = stratify(points, min(self.strata, view.clients), draw_kmeans_seed(rng))
         return Strata(labels, np.linalg.norm(points, axis=1), mean_variance(points, labels))
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:

@@ -72,6 +72,7 @@ def cube_sample(balance, pi, rng: np.random.Generator) -> np.ndarray:
     """
     pi, balance = check_probabilities(pi), as_float_array("balancing variables", balance, ndim=2)
     check_same_shape("balancing variables and inclusion probabilities", balance[:, 0], pi)
+    # In rows, what a drawn client adds to each Horvitz-Thompson total, rescaled: any multiple of a total is kept with it.
     rows = (balance / np.where(pi > 0, pi, 1.0)[:, None]).T
     rows = rows / np.maximum(np.abs(rows).max(1, keepdims=True), np.finfo(float).tiny)
     while len(open_clients := find_undecided(pi)):
@@ -87,7 +88,7 @@ def cube_sample(balance, pi, rng: np.random.Generator) -> np.ndarray:
             )
         step = up if rng.random() < down / (up + down) else -down
         pi[some] = np.clip(pi[some] + step * direction, 0.0, 1.0)
-    return pi > 0.5
+    return pi > 0.5  # each is 0 or 1 up to rounding
 
 
 def local_pivotal_sample(features, pi, rng: np.random.Generator) -> np.ndarray:
@@ -112,7 +113,7 @@ def local_pivotal_sample(features, pi, rng: np.random.Generator) -> np.ndarray:
             pi[k], pi[other] = (1.0, total - 1) if wins else (total - 1, 1.0)
     # One client is left if the sum of pi is no whole number.
     pi[open_clients] = rng.random(len(open_clients)) < pi[open_clients]
-    return pi > 0.5
+    return pi > 0.5  # each is 0 or 1 up to rounding
 
 
 @dataclass

@@ -197,6 +197,7 @@ def draw_cohort(design: ClientDesign, view: View, m: int, rng: np.random.Generat
         try:
             cohort = design.draw(view, m, rng)
         except AttributeError as error:
+            # The object that lacks the attribute may be a part of the view that stands for it: views have `state_of`.
             if error.obj is not view and not hasattr(error.obj, "state_of"):
                 raise
             names = [k for k in (*View.__annotations__, *vars(View)) if k in dir(error.obj)]

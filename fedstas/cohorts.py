@@ -545,7 +545,8 @@ class _LoopView(ServerView):
     def _label_counts(self) -> list[np.ndarray]:
         """Return the label counts that each client answers; `InputError` if they are its labels instead."""
         counts = [*self._vectors("labels", "vector of label counts")]
-        # Counts with noise are no whole numbers, and add up to anything.
+        # A label for each example: as many whole numbers as the client has examples, which do not add up to that number as
+        # counts do. Counts with noise are no whole numbers, and add up to anything.
         if any(
             len(c) == n != c.sum() and np.array_equal(c, np.round(c))
             for c, n in zip(counts, self.sizes, strict=True)

@@ -168,7 +168,8 @@ def test_mifa_is_the_mean_of_the_last_updates_whatever_the_weights():
     last_updates[[0, 2]] = UPDATES[[0, 2]]
     np.testing.assert_allclose(update, (OMEGA @ last_updates).numpy(), atol=1e-15)
     np.testing.assert_array_equal(memory, last_updates.numpy())
-    means = [combine_updates("mifa", k, w, UPDATES, MEMORY)[0] for k, w in enumerate_cohorts(2)]
+    pairs = [combine_updates("mifa", k, w, UPDATES, MEMORY) for k, w in enumerate_cohorts(2)]
+    means = [update for update, _ in pairs]
     half = (OMEGA @ (UPDATES + MEMORY) / 2).numpy()  # each client is new in half of the cohorts
     np.testing.assert_allclose(np.mean(means, axis=0), half, atol=1e-14)
 

@@ -231,7 +231,10 @@ def test_the_audit_reports_the_faults_of_designs():
 
 
 def test_the_audit_raises_no_false_alarm_on_rare_clients_and_detects_a_bias():
-    """A client of weight 5 in one of fifty cohorts is unbiased for 0.1: its distances are like a normal's, below 5."""
+    """A client of weight 5 in one of fifty cohorts is unbiased for 0.1: its distances are like a normal's, below 5.
+
+    Distances are absolute, and those of half the clients are 0.
+    """
     rng = stream(0, "test")
     weights = (rng.random((2000, 400)) < 0.02) * 5.0
     distances = audit.z_scores(weights, np.full(400, 0.1))

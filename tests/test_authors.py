@@ -94,6 +94,7 @@ def test_rounded_allocation_fills_zeros_in_the_order_of_the_labels_up_to_m(
 
 
 def test_the_last_shorter_batch_has_the_weight_of_a_full_one():
+    # Seven examples in batches of 3, 3 and 1, each a third of the mean; two examples in one batch.
     weights = server.batch_mean_weights(np.array([7, 2]), 3, seed=0)
     assert sorted(weights[:7]) == pytest.approx([1 / 9] * 6 + [1 / 3])
     assert weights[7:].tolist() == [0.5, 0.5]

@@ -147,6 +147,7 @@ def test_a_declaration_that_nothing_checks_is_refused(line, message, clone):
 
 
 def test_the_profile_sets_parameters_that_are_not_given(clone):
+    """params/quick.yaml of the clone has 7 clients."""
     assert chapters.settings("01", {"clients": None}).clients == 7
     assert chapters.settings("01", {"clients": 9}).clients == 9
 

@@ -405,6 +405,7 @@ def test_methods_lists_every_method_with_its_settings(capsys):
     for name in methods.names():
         assert name in out
     assert "n_star=2048" in out
+    # Of each method the name, the weights it is unbiased for, and whether it works under secure aggregation.
     lines = [" ".join(line.split()[:3]) for line in out.splitlines()]
     assert {"md n_k/n with", "cyclic none yes", "strat 1/N no", "centralised - -"} <= {*lines}
 

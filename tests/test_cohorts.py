@@ -368,7 +368,8 @@ def test_a_design_of_ones_own_runs_and_its_needs_are_read_from_its_code():
     assert [clients for clients, _ in first] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     resumed = Cohorts(RoundRobin(), sizes=SIZES, m=M)
     resumed.load_state_dict(chooser.state_dict())
-    assert play(resumed, 1, w)[0][0][0] == [8, 9, 10, 11]
+    ((clients, _),), _ = play(resumed, 1, w)
+    assert clients == [8, 9, 10, 11]
     with pytest.raises(InputError, match="RoundRobin with other settings"):
         Cohorts(RoundRobin(2), sizes=SIZES, m=M).load_state_dict(chooser.state_dict())
 

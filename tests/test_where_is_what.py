@@ -205,8 +205,10 @@ def test_each_linked_section_names_the_item_of_its_row(paper):
 def read_unnumbered_rows() -> list[list[str]]:
     """Return the cells of each row of the table of sections, data and studies."""
     page = (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8")
-    table = page.split(f"\n## {UNNUMBERED[1]}\n")[1].split("\n## ")[0]
-    lines = [line for line in table.split("\n") if line.startswith("| ")][2:]
+    _, title = UNNUMBERED
+    _, after_title = page.split(f"\n## {title}\n")
+    table, *_ = after_title.split("\n## ")
+    _, _, *lines = [line for line in table.split("\n") if line.startswith("| ")]  # without its head
     return [[cell.strip() for cell in line[2:].removesuffix("|").split(" | ")] for line in lines]
 
 

@@ -756,6 +756,7 @@ def measure_agreement(cells: pd.DataFrame, seed: int = 0, times: int = 2000) -> 
     less = np.sign(errors[pairs[:, 0]] - errors[pairs[:, 1]])
 
     def count_agreeing(gain: np.ndarray) -> int:
+        """Count the pairs in which the arm with less error has more gain."""
         return int((np.sign(gain[pairs[:, 1]] - gain[pairs[:, 0]]) == less).sum())
 
     agreeing, rng, as_many = count_agreeing(gain), stream(seed, "exchanged gains"), 0

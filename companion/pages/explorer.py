@@ -354,13 +354,15 @@ def _draw_coin() -> Figure:
     """Draw the running mean of one client's reports, with its 95 % interval."""
     size, cap, epsilon = REPORTS_SETTING.values()
     rng, count = stream(1, "coin"), 200
+    # For each report, the number that decides on the truth, and the random size (`summarise_reports`).
     flips = np.stack([rng.random(count), rng.integers(1, cap, count)], axis=1)
     running = [
         summarise_reports(size, cap, epsilon, flips[:j])["mean"] for j in range(1, count + 1)
     ]
     figure, ax = plt.subplots(figsize=(7, 3))
     reports = np.arange(1, count + 1)
-    half_width = 1.96 * summarise_reports(size, cap, epsilon, flips[:1])["sd"] / np.sqrt(reports)
+    sd_of_one = summarise_reports(size, cap, epsilon, flips[:1])["sd"]
+    half_width = 1.96 * sd_of_one / np.sqrt(reports)  # of the normal's 95 % interval
     ax.fill_between(
         reports, size - half_width, size + half_width, color=plots.GREY, alpha=0.3, lw=0
     )

@@ -49,7 +49,8 @@ class Adam:
 
     def __init__(self, weights: Tensor):
         counts = weights.any(2).cumsum(1).clamp(min=1).double()
-        # Powers in double precision: in single precision 1 - 0.999 would have an error of 10^-4.
+        # The bias corrections 1 - beta^t of both moments [c, steps], with t the client's steps so far. Powers are in double
+        # precision: in single precision 1 - 0.999 would have an error of 10^-4.
         self.new1, self.new2 = ((1 - b**counts).to(weights) for b in (self.BETA1, self.BETA2))
         self.moments: dict[str, tuple[Tensor, Tensor]] = {}
 

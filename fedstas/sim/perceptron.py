@@ -166,6 +166,7 @@ def client_gradients(module, params: Tensor, data, row_weight) -> Iterator[Tenso
     for size, run in itertools.groupby(data.sizes.tolist()):
         remaining = len(list(run))
         while remaining:
+            # Clients of odd size are computed alone: see `clients_per_pass` on addresses in memory.
             c = 1 if size % 2 else min(remaining, clients_per_pass(size, params, inputs))
             low = int(data.offsets[first])
             rows = slice(low, low + c * size)

@@ -62,14 +62,17 @@ def topics() -> dict[str, np.ndarray]:
     """
     rng = stream(0, "topics")
     shares = np.cumsum(np.exp(SIZE_SIGMA * rng.standard_normal(USERS)))
+    _, longest = LENGTHS
     mixes = rng.dirichlet(np.full(TOPICS, CONCENTRATION), USERS)
     words, users = word_distributions(), {}
     arrays: dict[str, np.ndarray] = {}
     for split, n in (("train", TRAIN), ("test", TEST)):
+        # The user of each of n documents in order: n equal steps along the users' cumulated shares.
         users[split] = np.searchsorted(shares / shares[-1], (np.arange(n) + 0.5) / n)
         y = _draw_columns(mixes[users[split]], rng)[:, 0]
-        x = 1 + _draw_columns(words[y], rng, LENGTHS[1])
-        x[np.arange(LENGTHS[1]) >= rng.integers(*LENGTHS, n, endpoint=True)[:, None]] = 0
+        x = 1 + _draw_columns(words[y], rng, longest)
+        lengths = rng.integers(*LENGTHS, n, endpoint=True)
+        x[np.arange(longest) >= lengths[:, None]] = 0
         arrays |= {f"{split}_x": x, f"{split}_y": y}
     return arrays | {"users": users["train"]}
 

@@ -1,5 +1,6 @@
 """A federation in one process: every message is converted to bytes and back, and recorded."""
 
+from typing import NamedTuple
 from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -10,9 +11,21 @@ from flwr.serverapp import Grid
 
 from fedstas.flower import client_app
 
+RUN_ID, FIRST_NODE = 7, 1000  # node 1000 + k has the data of client k
+
+
+class Transmitted(NamedTuple):
+    """A message as it was sent: "up" from a node or "down" to it."""
+
+    direction: str
+    node: int
+    kind: str
+    content: bytes
+    message: Message
+
 
 class Memory(Grid):
-    """A grid whose nodes answer at once. `wire` holds (direction, node, kind, bytes, message).
+    """A grid whose nodes answer at once. `wire` holds all messages, each a `Transmitted`.
 
     `fault(node, message, reply)` may change a reply or withhold it (None); `online` are the nodes that answer.
     """
@@ -20,7 +33,7 @@ class Memory(Grid):
     def __init__(self, load, clients, fault=None):
         self.app = client_app(load)
         self.contexts = {
-            1000 + k: Context(7, 1000 + k, {"partition-id": k}, RecordDict(), {})
+            FIRST_NODE + k: Context(RUN_ID, FIRST_NODE + k, {"partition-id": k}, RecordDict(), {})
             for k in range(clients)
         }
         self.online = set(self.contexts)
@@ -45,7 +58,8 @@ class Memory(Grid):
         proto = Proto()
         proto.ParseFromString(content)
         received = message_from_proto(proto)
-        self.wire.append((direction, node, message.metadata.message_type, content, received))
+        kind = message.metadata.message_type
+        self.wire.append(Transmitted(direction, node, kind, content, received))
         return received
 
     def push_messages(self, messages):

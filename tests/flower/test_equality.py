@@ -102,8 +102,8 @@ def test_nodes_make_the_first_model_from_the_seed(digits, federation, nodes, tra
         params, strategy = train(grid, method, rounds=3, initial_model=initial_model)
         assert_same_run(params, strategy, expected)
         assert not strategy.view.events
-        first = [w for w in grid.wire if int(w[4].metadata.group_id) == 1]
-        sent[initial_model] = sum("arrays" in w[4].content.array_records for w in first)
+        first = [w for w in grid.wire if int(w.message.metadata.group_id) == 1]
+        sent[initial_model] = sum("arrays" in w.message.content.array_records for w in first)
     assert sent["sent"] - sent["seed"] == 11  # one download of each client
     with pytest.raises(TooFew, match="this node's network is not the run's w_0"):
         train(nodes(method, seed=1), method, rounds=1, initial_model="seed")
@@ -115,8 +115,8 @@ def test_label_counts_are_asked_once_and_only_where_they_may_be(nodes, train):
     method = methods.get("stratified-labels")
     grid = nodes(method)
     train(grid, method, rounds=3, classes=10)
-    asked = [w for w in grid.wire if w[2] == "query.labels"]
-    assert {int(w[4].metadata.group_id) for w in asked} == {1}
+    asked = [w for w in grid.wire if w.kind == "query.labels"]
+    assert {int(w.message.metadata.group_id) for w in asked} == {1}
     with pytest.raises(InputError, match=r"how many classes there are: .* \(classes\)"):
         train(nodes(method), method)
     _, strategy = train(nodes(method), method, rounds=1, classes=3)  # goes on without such nodes
@@ -162,7 +162,7 @@ def test_a_round_without_participants_leaves_the_model_unchanged(
     grid = nodes(method, seed=4)
     params, strategy = train(grid, method, rounds=6, m=1, seed=4)
     assert_same_run(params, strategy, expected)
-    trained = {int(w[4].metadata.group_id) for w in grid.wire if w[2] == "train"}
+    trained = {int(w.message.metadata.group_id) for w in grid.wire if w.kind == "train"}
     assert trained == set(range(1, 7)) - set(empty)
     assert not strategy.view.events
 
@@ -259,7 +259,7 @@ def test_a_server_with_update_memory_is_refused_if_it_cannot_know_the_weights(no
     grid = nodes(method)
     with pytest.raises(InputError, match=r"^fedstas-dp: this method is private, and asks for true"):
         train(grid, method)
-    assert not [w for w in grid.wire if w[2] in ("query.size", "train")]
+    assert not [w for w in grid.wire if w.kind in ("query.size", "train")]
     method = methods.get("fedsampling", epsilon=None, server=UpdateMemoryServer())
     with pytest.raises(InputError, match=r"^fedsampling: a server that remembers .* of examples"):
         train(nodes(method), method)

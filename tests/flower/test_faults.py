@@ -439,6 +439,8 @@ def test_reweighting_changes_nothing_if_all_answer_and_fails_if_nobody_does():
 
 
 def test_the_weight_of_a_silent_stratum_goes_to_the_others():
+    """Each stratum has the weight 1/2. With one silent the other's weights double; within a stratum the one who
+    answers stands for both."""
     cohort = Cohort(np.arange(4), np.array([0.25, 0.25, 0.3, 0.2]), np.array([0, 0, 1, 1]))
     weights = reweight(cohort, [True, True, False, False])
     np.testing.assert_allclose(weights, [0.5, 0.5, 0, 0])

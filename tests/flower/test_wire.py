@@ -56,7 +56,7 @@ def test_the_server_sends_only_the_requests_of_the_design(name, expected, nodes,
     grid = nodes(method)
     train(grid, method, rounds=3, total=1438)
     assert message_kinds(grid) == expected | {"query.hello", "train"}
-    assert not [w for w in grid.wire if "num-examples" in str(w[4].content)]
+    assert not [w for w in grid.wire if "num-examples" in str(w.message.content)]
 
 
 def numbers(message) -> list:
@@ -86,8 +86,10 @@ def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, tr
     federation = partition.federation(digits.train_y, shards)
     grid = nodes(method, federation=federation, reproducible=False)
     train(grid, method, rounds=5, total=sum(sizes))
-    replies = [w for w in grid.wire if w[0] == "up"]
-    assert len(replies) >= 8 + 5
+    replies = [w for w in grid.wire if w.direction == "up"]
+    assert (
+        len(replies) >= len(sizes) + 5
+    )  # a hello of each node, and a participant in each of five rounds
     allowed = {
         "query.hello": {"settings/version", "settings/client", "settings/data"},
         "query.gradient": {"settings/version"},
@@ -120,7 +122,11 @@ def test_the_sizes_of_a_method_that_is_not_private_are_found_on_the_wire(nodes, 
     method = methods.get("fedavg")
     grid = nodes(method)
     train(grid, method, rounds=1)
-    sizes = {w[1] - 1000: dict(numbers(w[4])) for w in grid.wire if w[0] == "up" and "size" in w[2]}
+    sizes = {
+        w.node - 1000: dict(numbers(w.message))
+        for w in grid.wire
+        if w.direction == "up" and "size" in w.kind
+    }
     assert {k: v["settings/size"] for k, v in sizes.items()} == {
         k: n for k, n in enumerate(federation.sizes.tolist()) if n
     }
@@ -132,7 +138,7 @@ def test_gradients_are_sent_squeezed(name, digits, nodes, train):
     method = methods.get(name)
     grid = nodes(method)
     train(grid, method, rounds=1)
-    answers = [w for w in grid.wire if w[0] == "up" and w[2] == "query.gradient"]
+    answers = [w for w in grid.wire if w.direction == "up" and w.kind == "query.gradient"]
     assert len(answers) == 11
     for _, _, _, raw, message in answers:
         arrays = message.content.array_records["arrays"]
@@ -372,7 +378,7 @@ def test_the_bytes_of_the_arrays_agree_with_the_simulations_accounting(
         arrays = [
             a.numpy().nbytes
             for w in grid.wire
-            if w[0] == direction
-            for a in w[4].content.array_records.get("arrays", {}).values()
+            if w.direction == direction
+            for a in w.message.content.array_records.get("arrays", {}).values()
         ]
         assert sum(arrays) == pytest.approx(accounted, rel=0.002)

@@ -210,9 +210,9 @@ def a2_equality(claim: Claim, *, rows: list = MIXED_ROWS, pairs: list | None = N
     b, b_md = (theory.variance_of_mean(r, EXAMPLE_GRADIENTS) for r in (rows, MD_ROWS))
     equality_is_claimed = len(set(EXAMPLE_GRADIENTS)) == 1 or rows == MD_ROWS
     checks = [(b == b_md) == equality_is_claimed]
-    checks += [
-        (x == y) == (len(set(g)) == 1 or r == md) for r, md, g, x, y in pairs or _variance_cases()
-    ]
+    for case_rows, md_rows, gradients, case_b, case_b_md in pairs or _variance_cases():
+        equality_is_claimed = len(set(gradients)) == 1 or case_rows == md_rows
+        checks.append((case_b == case_b_md) == equality_is_claimed)
     note = "Equality if and only if all rows have the same mean gradient; equal data or MD are only sufficient."
     ours = f"B_Cl = {b} {'=' if b == b_md else '<'} B_MD"
     return Evidence(judge_theory(all(checks)), ours, note=note, table=_example_table())

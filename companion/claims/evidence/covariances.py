@@ -165,12 +165,13 @@ def counterexamples(cases=CASES, form: Callable = cov.lemma4_form) -> pd.DataFra
     rows = []
     for reading, setting, gradients in cases:
         g = np.array([[x] for x in gradients], dtype=object)
+        _, n, request, size = setting
         if reading == "eq. 6.11":
-            words, other = "eq. 6.11 as printed", form(*setting[1:]).at(g)
+            words, covariance = "eq. 6.11 as printed", form(n, request, size).at(g)
         else:
             words = cov.READINGS[reading]
-            _, other = cov.enumerated(g, cov.outcomes(reading, *setting))
-        srs, other = cov.srs_covariance(g, setting[3])[0, 0], other[0, 0]
+            _, covariance = cov.enumerated(g, cov.outcomes(reading, *setting))
+        ((srs,),), ((other,),) = cov.srs_covariance(g, size), covariance  # 1 x 1 matrices
         rows.append(
             {
                 "V_STaS read as": words,
@@ -247,19 +248,18 @@ def unbiased_readings(reading_form: Callable = cov.reading_form) -> pd.DataFrame
 )
 def theorem_3(claim: Claim, *, form: Callable = cov.lemma4_form, cases: tuple = CASES) -> Evidence:
     """Check whether V_SRS >= V_STaS, for the printed formulas (`form` is eq. 6.11) and for every unbiased reading."""
-    o, table = order(form), counterexamples(cases, form)
+    counts, table = order(form), counterexamples(cases, form)
     note = (
-        f"6.11 is a covariance, and not above 6.10, at {o['both']} of {o['settings']} small settings, strictly "
-        f"below it at {o['strict']}. No blind unbiased design of n̄ examples is below SRS for all gradients: ⪰ "
+        f"6.11 is a covariance, and not above 6.10, at {counts['both']} of {counts['settings']} small settings, strictly "
+        f"below it at {counts['strict']}. No blind unbiased design of n̄ examples is below SRS for all gradients: ⪰ "
         "holds with equality, or not at all."
     )
     better = unbiased_readings()["always below"].sum() > 0
-    printed = o["ordered"] == o["settings"] and (table["V_SRS ≥ V_STaS"] == "yes").all()
+    is_larger = table["V_SRS ≥ V_STaS"] == "yes"
+    printed = counts["ordered"] == counts["settings"] and is_larger.all()
     return Evidence(
         judge_theory(bool(printed), bool(better)),
-        "; ".join(
-            f"{r['V_SRS']} < {r['V_STaS']}" for _, r in table.iterrows() if r.iloc[5] == "no"
-        ),
+        "; ".join(f"{r['V_SRS']} < {r['V_STaS']}" for _, r in table[~is_larger].iterrows()),
         note=note,
         table=table,
     )

@@ -336,8 +336,9 @@ def slides_lemma1(claim: Claim, *, below: Callable = operator.lt) -> Evidence:
                 "(K/N)² Var(r)/(|C|α²n²)": f"{limit / m:.6f}",
             }
         )
-    # Both sides vanish: a limit of squares is at least 0, so it is not below 0.
-    limit_left = 0.0 if error * 1000 < 1.1 * limit else error
+    # Both sides vanish: a limit of squares is at least 0, so it is not below 0. The last error, with the last m, is taken to
+    # vanish if m times it is near its limit.
+    limit_left = 0.0 if error * m < 1.1 * limit else error
     limit_right = 0.0
     return Evidence(
         judge_theory(below(limit_left, limit_right)),
