@@ -179,7 +179,8 @@ def test_an_empty_cohort_leaves_the_memory_unchanged(kind):
     update, memory = combine_updates(kind, [], [], UPDATES, MEMORY)
     np.testing.assert_allclose(update, (OMEGA @ MEMORY).numpy(), atol=1e-15)
     np.testing.assert_array_equal(memory, MEMORY.numpy())
-    assert not combine_updates(kind, [], [], UPDATES, None)[0].any()
+    update, _ = combine_updates(kind, [], [], UPDATES, None)
+    assert not update.any()
 
 
 def test_an_update_memory_server_steps_by_its_rate_and_refuses_bad_settings():

@@ -154,8 +154,9 @@ def test_a_run_that_is_killed_loses_one_evaluation_interval_at_most(
 
 def test_a_damaged_checkpoint_is_reported_and_the_run_starts_over(tmp_path, capsys):
     run = RUNS[0]
-    identity = sweeps._prepare(run, "cpu")[-1]
-    checkpoint = records.checkpoint_file(records.run_files(identity, "preprint", tmp_path)[0])
+    identity = sweeps.find_identity(run, "cpu")
+    rows_file, _ = records.run_files(identity, "preprint", tmp_path)
+    checkpoint = records.checkpoint_file(rows_file)
     checkpoint.parent.mkdir()
     checkpoint.write_bytes(b"nonsense")
     assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "done"
@@ -165,7 +166,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_run_starts_over(tmp_path, caps
 
 def test_a_run_that_another_process_trains_is_not_trained_twice(tmp_path, monkeypatch, capsys):
     run = RUNS[0]
-    data, sidecar = records.run_files(sweeps._prepare(run, "cpu")[-1], "preprint", tmp_path)
+    data, sidecar = records.run_files(sweeps.find_identity(run, "cpu"), "preprint", tmp_path)
     with records.run_lock(data):
         assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "elsewhere"
     assert not sidecar.exists()

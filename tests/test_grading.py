@@ -57,7 +57,8 @@ def test_an_answer_for_the_visible_inputs_alone_is_wrong(name):
         "right on the inputs that students see, and for ("
     )
     assert result(task.solution) == ("right", "")
-    assert result(lambda *a: 1 / 0)[0] == "wrong"
+    state, _ = result(lambda *a: 1 / 0)
+    assert state == "wrong"
 
 
 def test_values_survive_the_pipe():
@@ -85,17 +86,19 @@ def test_a_report_that_a_program_forges_makes_nothing_right_and_stops_nobody_els
         {},
     ):
         for name in ("sizes/estimate", "sizes/zero", "convergence/steps"):
-            assert grading.judge(name, record, 0)[0] in ("wrong", "failed")
+            state, _ = grading.judge(name, record, 0)
+            assert state in ("wrong", "failed")
     assert grading.parse_record("[1]") is grading.parse_record("{") is None
 
 
 def test_an_example_that_is_a_function_is_judged_by_its_values_and_not_by_the_submission():
     task = check.exercise("convergence/steps")
-    for function, state in ((task.solution, "right"), (task.mistakes[0], "wrong")):
+    for function, expected in ((task.solution, "right"), (task.mistakes[0], "wrong")):
         results = [submission.call(function, (t,)) for t in range(submission.ROUNDS)]
         text = json.dumps({"state": "rounds", "results": results})
         assert len(text) < grading.MAX_RECORDS
-        assert grading.judge("convergence/steps", json.loads(text), 0)[0] == state
+        state, _ = grading.judge("convergence/steps", json.loads(text), 0)
+        assert state == expected
 
 
 def write(path, answers, **metadata):
@@ -237,7 +240,7 @@ def test_edited_checks_and_the_solutions_module_are_noted(tmp_path, monkeypatch)
         text.replace('check.answer(\\"sizes/zero\\", mine)', "print(1)"), encoding="utf-8"
     )
     monkeypatch.setattr(grading, "execute", lambda cells, seed, limits: ([], ""))
-    (result,) = grading.grade_folder(tmp_path)[1]
+    _, (result,) = grading.grade_folder(tmp_path)
     assert "names the module of the solutions" in result.note
     assert result.note.endswith("made anew: sizes/zero")
     assert set(result.results.values()) == {("unanswered", "")}

@@ -48,7 +48,7 @@ def test_entropies_of_equal_and_of_one_sided_updates():
 def test_entropies_of_updates_go_with_those_of_labels(digits, federation):
     state = one_round.state_after(digits, federation, rounds=0, clients_per_round=4)
     setup = state.setup
-    updates = one_round.all_updates(setup, digits.model(0), 1, state.params, 1)[0]
+    (updates,) = one_round.all_updates(setup, digits.model(0), t=1, params=state.params, repeats=1)
     shares = setup.class_shares
     truth = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(1)
     estimated = softmax_entropy(models.class_entries(digits.model(0), updates), 0.01)

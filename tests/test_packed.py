@@ -191,7 +191,7 @@ def test_the_runs_of_a_packed_sweep_are_not_trained_again(packed_copy, monkeypat
 def test_a_missing_run_is_trained_and_packed_with_the_others(
     single_files, single_copy, monkeypatch
 ):
-    for path in records.run_files(sweeps._prepare(RUNS[1], "cpu")[-1], "trial", single_copy):
+    for path in records.run_files(sweeps.find_identity(RUNS[1], "cpu"), "trial", single_copy):
         path.unlink()
     records.pack(single_copy / "trial")
     calls, original = [], simulation.run
@@ -347,12 +347,13 @@ def test_older_runs_without_a_checksum_of_values_are_covered_by_that_of_their_ro
 def add_single_files(folder, single_files, run=RUNS[0]):
     """Copy the two single files of a run beside the tables; return their paths."""
     pairs = [
-        records.run_files(sweeps._prepare(run, "cpu")[-1], "trial", f)
+        records.run_files(sweeps.find_identity(run, "cpu"), "trial", f)
         for f in (single_files, folder)
     ]
-    for source, target in zip(*pairs, strict=True):
+    sources, targets = pairs
+    for source, target in zip(sources, targets, strict=True):
         shutil.copy(source, target)
-    return pairs[1]
+    return targets
 
 
 def test_a_single_file_of_a_packed_run_counts_once_and_is_deleted(
@@ -389,7 +390,7 @@ def test_a_single_file_that_contradicts_the_table_is_refused(packed_copy, single
 
 def test_packing_leaves_the_checkpoint_and_the_lock_of_a_run_in_progress(single_copy, packed):
     run = sweeps.Run("digits", "dirichlet", 0.1, "md", 5, **experiments.SMALL)
-    data, _ = records.run_files(sweeps._prepare(run, "cpu")[-1], "trial", single_copy)
+    data, _ = records.run_files(sweeps.find_identity(run, "cpu"), "trial", single_copy)
     checkpoint = records.checkpoint_file(data)
     checkpoint.write_bytes(b"x")
     with records.run_lock(data):

@@ -16,7 +16,7 @@ def draw_clients(seed, n=6, d=2, c=1):
     rng = np.random.default_rng(seed)
     curvatures = []
     for _ in range(n):
-        q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        q, _ = np.linalg.qr(rng.normal(size=(d, d)))
         curvatures.append(q @ np.diag(rng.uniform(0.2, 1, d)) @ q.T)
     return cv.Quadratics(np.array(curvatures), rng.normal(size=(n, d, c)), np.full(n, 1 / n))
 
@@ -84,7 +84,8 @@ def test_simulation_agrees_with_the_exact_error():
     lrs, start = np.full(60, 0.2), np.full((2, 1), 2.0)
     uniforms = np.random.default_rng(0).random((60, 4000, 2))
     path = clients.excess(cv.simulate(clients, "uniform", lrs, start, uniforms))
-    exact = cv.errors(clients, cv.hansen_hurwitz(clients.omega, clients.omega, 2), lrs, start)[1]
+    design = cv.hansen_hurwitz(clients.omega, clients.omega, 2)
+    _, exact, _ = cv.errors(clients, design, lrs, start)
     for t in (1, 5, 20, 40, 60):
         assert abs(path[t].mean() - exact[t]) < 6 * path[t].std() / sqrt(4000) + 1e-12
 
@@ -186,7 +187,8 @@ def test_every_claim_has_the_expected_verdict(decide, verdict):
 @pytest.mark.slow
 def test_the_measured_slopes_support_the_verdict():
     """Fixed seeds: the error of biased draws levels off; slope -1 lies in the interval of the unbiased ones."""
-    table = convergence.slopes()[0].set_index("draws")
+    table, _, _ = convergence.slopes()
+    table = table.set_index("draws")
     for rule in ("corrected", "uniform"):
         assert table.loc[rule, "low"] < -1 < table.loc[rule, "high"]
     assert table.loc["as written", "low"] > -0.6

@@ -376,7 +376,8 @@ def test_no_counterexample_is_smaller_than_the_smallest_one():
     ]
     assert min(sum(w) + sum(g) for w, g in counterexamples) == 4
     assert all(len(w) == 2 for w, g in counterexamples)
-    assert variance.first_smallest()[0] == (1, 1, 2)
+    smallest, _ = variance.first_smallest()
+    assert smallest == (1, 1, 2)
     for w in product(range(1, 9), repeat=2):  # no two clients violate the first inequality
         variances = theory.per_draw(w, w)
         assert variances.plain <= variances.uniform

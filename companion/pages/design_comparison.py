@@ -100,7 +100,8 @@ SETTINGS_OF_PLACES = {  # by the names of `least_variance_results`
 
 def arm_label(arm: str) -> str:
     """Return the label of an arm on the pages."""
-    return ARMS.get(arm, (arm, ""))[0]
+    label, _ = ARMS.get(arm, (arm, ""))
+    return label
 
 
 def arm_style(arm: str) -> plots.Style:
@@ -108,7 +109,8 @@ def arm_style(arm: str) -> plots.Style:
     if arm == "all clients":
         colour, dash = plots.GREY, "-."
     else:
-        colour, dash, *_ = plots.method_style(ARMS.get(arm, ("", arm))[1])
+        _, method = ARMS.get(arm, ("", arm))
+        colour, dash, *_ = plots.method_style(method)
     return plots.Style(colour, dash, label=arm_label(arm))
 
 

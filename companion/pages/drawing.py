@@ -65,7 +65,8 @@ DARK = {"ink": "#e6edf3", "title": "#e6edf3", "written": "#56b4e9", "corrected":
 
 def restored(entries=GRADIENT, levels: int = LEVELS) -> list[float]:
     """Return the gradient's entries after compression to `levels` values, as the package restores them."""
-    return squeeze(np.array(entries, dtype=np.float32), levels).restore()[0].astype(float).tolist()
+    (gradient,) = squeeze(np.array(entries, dtype=np.float32), levels).restore()
+    return gradient.astype(float).tolist()
 
 
 def _mark(stratum: int, x: float, y: float, r: float, style: str = "") -> str:

@@ -93,7 +93,8 @@ def summarise_squeeze(levels: int) -> dict:
     """Summarise the gradient squeezed to some levels: the share of its square that is kept, bits, entries per level."""
     squeezed_gradient = compression.squeeze(client_gradient(), levels)
     entries = client_gradient().astype(float)  # or the sums would be of single precision
-    lost = np.square(entries - squeezed_gradient.restore()[0].astype(float)).sum()
+    (restored,) = squeezed_gradient.restore()
+    lost = np.square(entries - restored.astype(float)).sum()
     return {
         "kept": 1 - float(lost / np.square(entries).sum()),
         "bits": squeezed_gradient.bits,
@@ -301,7 +302,7 @@ def draw_figure(name: str):
 def _draw_squeeze() -> Figure:
     """Draw a gradient by size, and its entries as compressed."""
     entries = np.sort(client_gradient().astype(float))
-    restored = compression.squeeze(entries.astype(np.float32), LEVELS).restore()[0]
+    (restored,) = compression.squeeze(entries.astype(np.float32), LEVELS).restore()
     figure, ax = plt.subplots(figsize=(7, 3))
     ax.fill_between(
         np.arange(len(entries)), restored, color=plots.GREY, alpha=0.5, lw=0, step="mid"

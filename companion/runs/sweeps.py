@@ -130,6 +130,12 @@ def estimate(run: Run) -> float:
     )
 
 
+def find_identity(run: Run, device: str) -> dict:
+    """Return the identity of a run, by which its record is found."""
+    *_, identity = _prepare(run, device)
+    return identity
+
+
 def choose(todo: list[Run], name: str, **choices: list | None) -> list[Run]:
     """Select the runs of a sweep by fields of `Run`, as in `method=["md"], seed=[0, 1]`; None allows all values.
 
@@ -430,7 +436,7 @@ def _find_missing(todo: list[Run], name: str, folder: Path, device: str):
         load_task(task, device)  # raises once for missing data, not once for each run
     for run in todo:
         try:
-            *_, identity = _prepare(run, device)
+            identity = find_identity(run, device)
         except InputError as error:
             failed.append(f"{run}: {error}")
             continue

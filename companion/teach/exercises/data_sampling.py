@@ -80,6 +80,18 @@ def two_means(shards):
     return [equal, F(sum(map(sum, shards)), sum(map(len, shards)))]
 
 
+def mean_of_means_twice(shards):
+    """Return the mean of the clients' means as both means (a mistake)."""
+    mean_of_means, _ = two_means(shards)
+    return [mean_of_means] * 2
+
+
+def mean_of_examples_twice(shards):
+    """Return the mean of all examples as both means (a mistake)."""
+    _, mean_of_examples = two_means(shards)
+    return [mean_of_examples] * 2
+
+
 def sum_per_client(shards):
     """Return both means, with the sum over examples divided by the number of clients (a mistake)."""
     mean_of_means, _ = two_means(shards)
@@ -95,12 +107,8 @@ EXERCISES["two-means"] = Function(
         ([[5, 5], [1, 1, 1], [2]],),
     ),
     mistakes={
-        "The sum of all drawn examples over n* counts examples: a client of three counts three times.": lambda x: (
-            [two_means(x)[0]] * 2
-        ),
-        "The mean of the clients' full means counts clients: a client of three counts once.": lambda x: (
-            [two_means(x)[1]] * 2
-        ),
+        "The sum of all drawn examples over n* counts examples: a client of three counts three times.": mean_of_means_twice,
+        "The mean of the clients' full means counts clients: a client of three counts once.": mean_of_examples_twice,
         "The expected number of drawn examples is n*, which is what the sum is divided by.": sum_per_client,
     },
 )
