@@ -112,7 +112,7 @@ def test_local_steps_are_gradient_descent_of_the_masked_network(backend):
             batch = rows[step][used]
             logits = apply_masked(module, leaf, data.x[batch], torch.from_numpy(k[step][used]))
             (gradient,) = torch.autograd.grad(F.cross_entropy(logits, data.y[batch]), leaf)
-        flat -= 0.3 * gradient
+            flat -= 0.3 * gradient
         expected.append(flat)
     options = {"lr": 0.3, "backend": backend}
     result = engine.local_updates(module, start, data, idx, weight, keys=keys, **options)

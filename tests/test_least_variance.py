@@ -442,7 +442,7 @@ def test_a_sketch_of_gradients_cuts_as_well_as_the_gradients(digits, federation)
             design = LeastVariance(features=features)
             labels, q, _ = design.strata(one_round.view_at(state, design), 5)
             error, _ = one_round.stratified_error(state, labels, q)
-        values.append(error)
+            values.append(error)
     assert np.mean(errors["sketch"]) < 1.1 * np.mean(errors["gradients"]) < 0.7
 
 
@@ -520,7 +520,7 @@ def test_clients_without_an_update_are_recognised_by_it_and_not_by_their_coordin
             updates * (1 + 1e-7 * rng.normal(size=(60, 1)).astype(np.float32))
         )
         again, *_ = design.strata(server, 8)
-    np.testing.assert_array_equal(again, labels)
+        np.testing.assert_array_equal(again, labels)
     points = lv.gram_coordinates(updates)
     assert (
         np.square(points[~has_update]).sum(1).max() > 0

@@ -272,7 +272,7 @@ def test_composition_at_delta_is_that_of_all_enumerated_sequences(cap, alpha, j,
 def test_composition_at_the_papers_setting_is_that_of_the_reference():
     for j, epsilon in REFERENCE["ldp"]["eps_k_reports_delta1e5_float"].items():
         below, _ = theory.truth_probability_bounds(3, 100, 32)
-    alpha = below.limit_denominator(10**15)
+        alpha = below.limit_denominator(10**15)
         exact = math.log(theory.composed_ratio(100, alpha, int(j), Fraction(1, 100_000)))
         assert exact == pytest.approx(epsilon, rel=1e-8)
         assert privacy.composed_epsilon(float(alpha), 100, int(j), 1e-5) == pytest.approx(
