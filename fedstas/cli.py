@@ -202,9 +202,8 @@ def run(
         raise Interrupted(advice + ("" if out else " without --out")) from None
     frame = history.frame
     if checkpoint and out:
-        frame.attrs = {
-            "fedstas": {"settings": options, "rounds": rounds}
-        }  # as `_check_record` reads it
+        # As `_check_record` reads it.
+        frame.attrs = {"fedstas": {"settings": options, "rounds": rounds}}
         _write_parquet(frame, out)
         checkpoint.unlink(missing_ok=True)
     if len(frame):

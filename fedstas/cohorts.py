@@ -248,9 +248,8 @@ class Cohorts:
         if not answered.any():
             return np.zeros(len(answered))
         weights = reweight(drawn, answered)
-        if (
-            drawn.per_example
-        ):  # the weights are of single examples: an update counts as often as it has some
+        # The weights are of single examples: an update counts as often as it has some.
+        if drawn.per_example:
             weights = weights * [len(each) for each in self.examples(cohort)]
         return self.method.server.rate * weights  # type: ignore[attr-defined]
 
@@ -371,9 +370,8 @@ class Cohorts:
         return {
             "method": self.method.name,
             "parts": parts,
-            "version": methods.version(
-                self.method
-            ),  # of the algorithms: another one may draw otherwise
+            # Of the algorithms: another one may draw otherwise.
+            "version": methods.version(self.method),
             "seed": self.seed,
             "m": self.m,
         }

@@ -27,9 +27,8 @@ REFINED_SIZE = 8192  # up to this many entries there are 2 CANDIDATES candidates
 REFINED_STEPS = 8  # finer candidates on either side of a cut
 RELAXED_STEPS, RELAXATION = 5, 1.9  # Lloyd's first steps are longer by this factor
 MAX_STEPS = 300  # of Lloyd's algorithm
-MAX_OFFSET = (
-    1024  # entries are centred if their median exceeds this multiple of their interquartile range
-)
+# Entries are centred if their median exceeds this multiple of their interquartile range.
+MAX_OFFSET = 1024
 MAX_SUMMABLE = 2.0**120  # largest entry for which sums of float32 cannot overflow
 MAX_ENTRY = 1e300  # largest entry of a gradient; its norm is then finite, too
 

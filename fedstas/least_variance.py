@@ -31,9 +31,8 @@ SKETCH_SIZE = 64  # signed sums that a client sends by default
 DELTA = 1e-5  # of Gaussian noise on a sketch, by default
 STARTS = 4  # orders in which clients are placed; the best result is taken
 BATCH = 32  # clients whose moves are evaluated at once
-CROWD = (
-    100  # clients in a stratum, on average, above which exchanges gain too little for their time
-)
+# Clients in a stratum, on average, above which exchanges gain too little for their time.
+CROWD = 100
 MIN_FALL = 1e-3  # the share of its cost that a pass of exchanges must save, or it is the last
 NEEDS = {  # of `Cohorts.sample`, by features
     "sketch": ("gradients",),

@@ -20,9 +20,8 @@ from fedstas import config
 from fedstas.errors import Diverged, InputError
 
 FILE = re.compile(r"(.+\.py)(?::(\w+))?")
-TABLE = re.compile(
-    r"(.+\.(?:npy|json))|(.+\.csv):(.+)"
-)  # files that name the client of each example
+# Files that name the client of each example.
+TABLE = re.compile(r"(.+\.(?:npy|json))|(.+\.csv):(.+)")
 # Classes that this process has loaded from the user's files, by name and SHA-256 of the file.
 _LOADED: dict[tuple[str, str], type] = {}
 

@@ -35,9 +35,8 @@ class Known:
         return self.states.setdefault(type(design), StrataState())
 
 
-GRADIENTS = np.array(
-    [[0.0, 1], [0, 1.2], [0, 1.5], [9, 1], [9, 1.3]]
-)  # two strata, of three and two clients
+# Two strata, of three and two clients.
+GRADIENTS = np.array([[0.0, 1], [0, 1.2], [0, 1.5], [9, 1], [9, 1.3]])
 SMALL_SIZES = np.array([1, 9, 9, 9, 9])
 
 
@@ -68,9 +67,8 @@ def test_mean_weights_are_those_of_all_cohorts_enumerated_and_not_the_clients_sh
         inclusion = successive_inclusion(s.norms[members] / s.norms[members].sum(), int(count))
         expected[members] = size / 5 * inclusion / count
     z = np.abs(weights.mean(0) - expected) / (weights.std(0) / np.sqrt(draws) + 1e-12)
-    assert (
-        z[weights.std(0) > 0].max() < 4.5
-    )  # in 1 of 30,000 seeds it is above, for one of five clients
+    # In 1 of 30,000 seeds it is above, for one of five clients.
+    assert z[weights.std(0) > 0].max() < 4.5
     assert np.abs(expected - 1 / 5).max() > 0.02  # so that it is biased, whatever the sizes are
 
 

@@ -134,9 +134,8 @@ def test_inclusion_probabilities_of_extreme_measures_are_proportional_below_one(
     np.testing.assert_allclose(
         proportional_inclusion([1e308, 1e-300, 3e-300], 2), [1, 0.25, 0.75], rtol=1e-15
     )
-    np.testing.assert_allclose(
-        proportional_inclusion([1, 1e-13], 1), [1, 1e-13], rtol=1e-12
-    )  # not 1 and 0
+    # Tiny probabilities are kept: not 1 and 0.
+    np.testing.assert_allclose(proportional_inclusion([1, 1e-13], 1), [1, 1e-13], rtol=1e-12)
     np.testing.assert_array_equal(proportional_inclusion([0, 0, 3, 0], 2), [1 / 3, 1 / 3, 1, 1 / 3])
     np.testing.assert_array_equal(proportional_inclusion([0, 0], 1), [0.5, 0.5])
 

@@ -400,9 +400,8 @@ def test_recorded_settings_are_read_and_missing_ones_are_named(monkeypatch):
     assert result.outcomes[result.outcomes["arm"] == "md"]["large"].tolist() == pytest.approx(
         [60, 70]
     )
-    assert (
-        result.outcomes["rounds_in_budget"].tolist() == [36] * 4
-    )  # of 18 MB, half a megabyte a round
+    # The budget of 18 MB at half a megabyte a round.
+    assert result.outcomes["rounds_in_budget"].tolist() == [36] * 4
     assert len(result.rows) == 2 * 35 + 2 * 30  # MD is evaluated for longer
     progress = design_comparison.tabulate_progress(SETTINGS, results).set_index("setting")
     assert progress.loc[DIGITS.title, ["methods recorded", "on"]].tolist() == [
@@ -469,6 +468,5 @@ def test_an_empty_panel_says_that_nothing_is_recorded():
     assert not with_gains.texts
     dots = [line for line in with_gains.lines if line.get_marker() == "o"]
     assert [line.get_xydata().tolist() for line in dots] == [[[0.5, 1.0]]]
-    assert [dot.get_color() for dot in dots] == [
-        design_comparison.plots.GREY
-    ]  # none of those named
+    # None of those named.
+    assert [dot.get_color() for dot in dots] == [design_comparison.plots.GREY]

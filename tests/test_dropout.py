@@ -47,9 +47,8 @@ def compute_masks(keys: torch.Tensor, layer: int, shape: tuple) -> torch.Tensor:
     with np.errstate(over="ignore"):
         seeds = splitmix64(keys.numpy().view(np.uint64) + np.uint64(layer), np.uint64(0))
         words = splitmix64(seeds[:, None], np.arange(np.prod(shape) // 4, dtype=np.uint64))
-    quarters = [
-        (words >> np.uint64(16 * k)) & np.uint64(0xFFFF) for k in range(4)
-    ]  # low bits first
+    # Low bits first.
+    quarters = [(words >> np.uint64(16 * k)) & np.uint64(0xFFFF) for k in range(4)]
     value = np.stack(quarters, -1).reshape(-1, *image, channels).astype(np.int64)
     signed = (value + 2**15) % 2**16 - 2**15  # as signed integers of 16 bits
     return torch.from_numpy(np.moveaxis(signed, -1, 1) >= 13107 - 2**15)  # 13107 / 2**16 is a fifth
@@ -72,9 +71,8 @@ def test_a_fifth_of_the_units_is_dropped_and_the_mean_is_preserved():
     both_kept = ((dropped[1] != 0) & (dropped[2] != 0)).double().mean()
     assert both_kept.item() == pytest.approx(0.64, abs=0.01)  # layers are independent
     kept_units = (dropped[1] != 0).flatten(1).double()
-    assert (kept_units[:, 1:] * kept_units[:, :-1]).mean().item() == pytest.approx(
-        0.64, abs=0.01
-    )  # and units
+    # Units are independent, too.
+    assert (kept_units[:, 1:] * kept_units[:, :-1]).mean().item() == pytest.approx(0.64, abs=0.01)
 
 
 def apply_masked(module, flat, x, keys):
@@ -128,9 +126,8 @@ def test_keys_depend_on_the_seed_the_round_and_the_place_only():
     assert keys.dtype == np.int64 and len(np.unique(keys)) == keys.size
     expected = stream(7, "dropout", 5, 1).integers(-(2**63), 2**63, (2, 6))
     assert (keys[1] == expected).all()
-    second_place = simulation.draw_keys(
-        module, LOCAL, idx[:1, :, :4], 7, 5, places=[1]
-    )  # with fewer examples
+    # The same keys, for a cohort of fewer examples.
+    second_place = simulation.draw_keys(module, LOCAL, idx[:1, :, :4], 7, 5, places=[1])
     assert (second_place[0] == keys[1, :, :4]).all()
     assert (simulation.draw_keys(module, LOCAL, idx, 7, 6) != keys).all()
     assert simulation.draw_keys(models.Convolutional(4), LOCAL, idx, 7, 5) is None

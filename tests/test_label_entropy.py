@@ -110,9 +110,8 @@ def test_every_sequence_of_clusters_has_the_probability_of_the_formula(server, t
         assert script.chance == pytest.approx(expected, rel=1e-2)
         assert sorted(c in members[1] for c in cohort.clients.tolist()) == sorted(map(bool, pair))
         np.testing.assert_array_equal(cohort.weights, [1 / 2, 1 / 2])
-    if (
-        t >= design.horizon
-    ):  # both clusters are equally likely: the three clients of one count too little
+    # Both clusters are equally likely: the three clients of one count too little.
+    if t >= design.horizon:
         assert script.chance == pytest.approx(1 / 4)
 
 
@@ -144,8 +143,7 @@ def test_nothing_is_asked_of_the_clients():
 def test_a_continued_run_is_the_whole_run(digits, federation):
     options, method = {"clients_per_round": 7, "seed": 0}, methods.get("hics-fl", horizon=7)
     uninterrupted = simulation.run(digits, federation, method, rounds=7, **options)
-    interrupted = simulation.run(
-        digits, federation, method, rounds=4, **options
-    )  # in the middle of clusters
+    # In the middle of clusters.
+    interrupted = simulation.run(digits, federation, method, rounds=4, **options)
     resumed = simulation.run(digits, federation, method, rounds=7, resume=interrupted, **options)
     assert_same_histories(resumed, uninterrupted)

@@ -91,9 +91,8 @@ def test_the_leaderboard_has_the_numbers_of_the_recorded_runs(recorded):
     for method, rows in last.groupby("method"):
         row = ranking.loc[method]
         assert row["seeds"] == len(rows)
-        accuracies = frame[frame["method"] == method][
-            "test_accuracy"
-        ]  # final: of the last ten rounds
+        # Final accuracies, of the last ten rounds.
+        accuracies = frame[frame["method"] == method]["test_accuracy"]
         assert row["accuracy"] == pytest.approx(100 * accuracies.mean())
         assert row["MB"] == pytest.approx((rows["bytes_down"] + rows["bytes_up"]).mean() / 1e6)
         assert row["examples"] == rows["examples"].mean()

@@ -106,9 +106,8 @@ def test_strata_that_no_move_improves_can_have_mds_variance_which_the_search_avo
     cut = make_cut(labels, omega, u, np.square(u).sum(1), 2)
     assert cut.cost() == pytest.approx(1 / 8) == md_variance(omega, u, 2)
     costs_of_moves = cut.costs(np.arange(4)) * cut.unit
-    assert (
-        costs_of_moves[np.arange(4), labels] <= costs_of_moves.min(1) + 1e-12
-    ).all()  # no single move helps
+    # No single move helps.
+    assert (costs_of_moves[np.arange(4), labels] <= costs_of_moves.min(1) + 1e-12).all()
     best_labels = lv.max_cut_strata(omega, u, np.square(u).sum(1), 2)
     assert make_cut(best_labels, omega, u, np.square(u).sum(1), 2).cost() == pytest.approx(0)
 
@@ -522,9 +521,8 @@ def test_clients_without_an_update_are_recognised_by_it_and_not_by_their_coordin
         again, *_ = design.strata(server, 8)
         np.testing.assert_array_equal(again, labels)
     points = lv.gram_coordinates(updates)
-    assert (
-        np.square(points[~has_update]).sum(1).max() > 0
-    )  # comparing with 0 would not find these clients
+    # Comparing with 0 would not find these clients.
+    assert np.square(points[~has_update]).sum(1).max() > 0
     noise = np.where(has_update, 0.0, np.square(points[has_update]).sum(1).mean())
     sizes = server.sizes / server.sizes.sum()
     np.testing.assert_array_equal(

@@ -552,9 +552,8 @@ def test_the_page_shows_core_claims_facts_and_verdicts_on_substitutes(monkeypatc
     assert isinstance(table, nodes.table)
     head = [cell.astext() for cell in table[0].children[-2].children[0]]
     assert head == ["claim", "printed", "ours", "verdict", "on a substitute"]
-    last = [
-        [cell.astext() for cell in row][3:] for row in rows
-    ]  # verdict, and that on a substitute
+    # Verdict, and that on a substitute.
+    last = [[cell.astext() for cell in row][3:] for row in rows]
     assert last == [["undecided", ""], ["undecided", ""], ["no-data", "undecided"], ["agrees", ""]]
     for row_claim in claims:
         row_claim["substitute"] = ""

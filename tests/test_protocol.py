@@ -283,9 +283,8 @@ def test_a_run_of_all_clients_has_no_variance_of_the_draw(carried_out):
 
 def test_a_user_s_design_is_compared_where_the_rates_are_those_of_another_setting(carried_out):
     settings, folder = carried_out
-    settings = settings | {
-        "small": replace(settings["small"], arms=settings["small"].arms[:-1])
-    }  # not in it
+    # Not in it.
+    settings = settings | {"small": replace(settings["small"], arms=settings["small"].arms[:-1])}
     settings |= {"smaller": protocol.add_arm(settings["smaller"], str(folder / "by_size.py"))}
     assert protocol.carry_out(settings, "smaller", folder=folder, progress=False) == []
     outcomes = protocol.compute_outcomes(settings, "smaller", [folder])

@@ -105,9 +105,8 @@ def test_a_lock_is_installed_with_hashes_from_no_named_host(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     installs = re.findall(r"(\S+)\s+(?:- )?-r (?:requirements|\.venv/uv)[\w-]*\.lock", text)
     assert installs and set(installs) == {"--require-hashes"}, installs
-    assert not re.search(
-        r"install (?:-\S+ )*(?:uv|pip)\b", text
-    )  # the installer is of the lock, too
+    # The installer is of the lock, too.
+    assert not re.search(r"install (?:-\S+ )*(?:uv|pip)\b", text)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

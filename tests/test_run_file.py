@@ -86,9 +86,8 @@ def test_the_states_of_the_packages_designs_are_restored(state):
 
 @pytest.mark.parametrize("name", methods.names())
 def test_every_method_resumes_from_a_file_as_from_its_history(name, digits, federation, tmp_path):
-    if (
-        "authors" in name
-    ):  # their autoencoder of gradients takes a minute; its state is among those above
+    # Their autoencoder of gradients takes a minute; its state is among those above.
+    if "authors" in name:
         return
     method, file = methods.get(name), tmp_path / "run"
     settings = {"clients_per_round": 5, "seed": 0, "device": "cpu"}

@@ -375,9 +375,8 @@ def test_fedstas_pays_for_a_gradient_of_every_client_when_it_stratifies(
     assert down == np.cumsum(np.where(stratifies, n, 5) * P * 4).tolist()
     rounds = np.arange(1, 6)
     assert up == (8 * n + requests * n * gradient + rounds * 5 * P * 4).tolist()
-    local = np.cumsum(
-        [3 * np.minimum(federation.sizes[c], 128).sum() for c in history.cohorts]
-    )  # n* is beyond all data, so that each participant keeps everything
+    # n* is beyond all data, so that each participant keeps everything.
+    local = np.cumsum([3 * np.minimum(federation.sizes[c], 128).sum() for c in history.cohorts])
     assert history.frame.examples.tolist() == (requests * total + local).tolist()
 
 

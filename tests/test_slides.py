@@ -195,9 +195,8 @@ def test_keys_turn_the_slides_and_formulas_are_typeset_without_a_network(tmp_pat
         "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
     )
     options += "--disable-component-update --disable-sync --virtual-time-budget=20000 --dump-dom "
-    options += (
-        "--hide-scrollbars --window-size=1280,720"  # some of whose height the window's frame takes
-    )
+    # Some of whose height the window's frame takes.
+    options += "--hide-scrollbars --window-size=1280,720"
     command = [CHROMIUM, *options.split(), "--host-resolver-rules=MAP * ~NOTFOUND"]
     command += [f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()]
     browser = subprocess.run(command, capture_output=True, text=True, timeout=600)

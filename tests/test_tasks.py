@@ -291,9 +291,8 @@ def make_npy() -> bytes:
 
 
 VALID_FILE = make_npz(**ARRAYS)
-COMPRESSIBLE = ARRAYS | {
-    "train_x": (ARRAYS["train_x"] // 64) * 64
-}  # few values, which compress well
+# Few values, which compress well.
+COMPRESSIBLE = ARRAYS | {"train_x": (ARRAYS["train_x"] // 64) * 64}
 COMPRESSED_FILE = make_npz(np.savez_compressed, **COMPRESSIBLE)
 DAMAGED = {
     "truncated": VALID_FILE[: len(VALID_FILE) // 2],

@@ -132,9 +132,8 @@ def test_lengths_are_uniform_and_users_have_unequal_sizes_and_preferred_topics(t
 
 def test_the_best_classifier_of_the_corpus_has_an_accuracy_of_88_percent(topics):
     log_probabilities = np.log(text.word_distributions())
-    log_probabilities = np.concatenate(
-        [np.zeros((10, 1)), log_probabilities], axis=1
-    )  # padding says nothing
+    # Padding says nothing.
+    log_probabilities = np.concatenate([np.zeros((10, 1)), log_probabilities], axis=1)
     prior = np.log(np.bincount(topics.train_y) / 6000)
     predicted = (log_probabilities[:, topics.test_x.numpy()].sum(2).T + prior).argmax(1)
     accuracy = (predicted == topics.test_y.numpy()).mean()

@@ -521,9 +521,8 @@ def test_the_best_strata_of_a_graphs_clients_are_a_maximum_cut_of_the_graph(vert
     for edges in graphs[:: 1 if vertices == 3 else 9]:
         u = np.array(lv.updates_from_graph(edges, vertices, m))
         gram = u @ u.T
-        assert (
-            len(set(gram.diagonal().tolist())) == 1
-        )  # equal lengths: the angular cut is the cut of the distances
+        # Equal lengths: the angular cut is the cut of the distances.
+        assert len(set(gram.diagonal().tolist())) == 1
         squares = gram.diagonal()
         labels, _ = lv.best_partition(squares[:, None] + squares - 2 * gram, m)
         cut = sum(labels[k] != labels[j] for k, j in edges)

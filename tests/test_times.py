@@ -49,9 +49,8 @@ def test_timing_resumes_where_it_stopped_and_repeats_changed_notebooks(
 
 def test_the_share_of_other_processes_is_all_processor_time_less_ours():
     assert notebooks.share_of_others(30.0, 20.0, 20.0, 2) == 0.25
-    assert (
-        notebooks.share_of_others(19.0, 20.0, 20.0, 2) == 0.0
-    )  # the clocks tick a hundred times a second
+    # The clocks tick a hundred times a second.
+    assert notebooks.share_of_others(19.0, 20.0, 20.0, 2) == 0.0
 
 
 @pytest.mark.slow

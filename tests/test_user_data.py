@@ -231,9 +231,8 @@ def test_a_task_of_a_users_function_has_the_hash_of_its_file_in_its_identity(exa
     )
     assert not torch.equal(next(first.parameters()), next(task.model(4).parameters()))
     assert task.to("cpu").network is task.network
-    assert (
-        tasks.load("digits").identity_extras == {}
-    )  # a task of the package adds nothing to the identity
+    # A task of the package adds nothing to the identity.
+    assert tasks.load("digits").identity_extras == {}
 
 
 TASK = "my_task.py"
@@ -481,9 +480,8 @@ def test_a_changed_partition_or_task_changes_the_identity_of_a_run(examples_fold
         np.save("my_clients.npy", np.load("my_clients.npy") // 2)
     assert records.run_id(identities[0]) != records.run_id(identities[1])
     history = simulation.run(task, federation, methods.get("strat"), device="cpu", **options)
-    assert np.isfinite(
-        history.frame["train_loss"]
-    ).all()  # rows of a table suit the perceptron of the package, too
+    # Rows of a table suit the perceptron of the package, too.
+    assert np.isfinite(history.frame["train_loss"]).all()
     with pytest.raises(InputError, match=r"the clients of my_clients.npy .* has changed since"):
         partition.from_recipe(task.train_y, identities[0]["partition"])
     unchanged = sweeps.load_task("my_data.py", "cpu")

@@ -60,9 +60,8 @@ def draw_distributions(distributions: dict[str, list[tuple]], target: float) -> 
         """Draw the distribution under one rule into a panel."""
         values, probabilities = np.array(outcomes, dtype=float).T
         support, where = np.unique(values.round(9), return_inverse=True)
-        colour = (
-            plots.PURPLE if ax is ax.figure.axes[0] else plots.DARK_GREY
-        )  # FedSampling is first
+        # FedSampling is first.
+        colour = plots.PURPLE if ax is ax.figure.axes[0] else plots.DARK_GREY
         ax.bar(support, np.bincount(where, probabilities), 0.1, color=colour, alpha=0.7, lw=0)
         ax.axvline(target, color=plots.BLACK, lw=1.2, ls="--")
         ax.plot(values @ probabilities, 0.4, "v", color=colour, ms=9, mec=plots.BLACK)

@@ -483,9 +483,8 @@ def check_tuned_gains(gains: pd.DataFrame) -> dict[str, bool]:
     unlike, similar = ("mnist", "fashion-mnist"), "clustered-similarity"
     above_similar = [signs(setting, similar) for setting in (*unlike, "mnist-equal")]
     coarse = signs("cifar100-coarse", "md", similar), signs("cifar100-coarse", "md")
-    small, large = zip(
-        *(signs(setting, "md") for setting in unlike), strict=True
-    )  # of each setting
+    # The signs at the smaller and at the larger budget, of each setting.
+    small, large = zip(*(signs(setting, "md") for setting in unlike), strict=True)
     small_with_equal_sizes, _ = signs("mnist-equal", "md")
     return {
         # where sizes differ, least variance is surely ahead of MD at the smaller budget

@@ -276,9 +276,8 @@ def run(
     chosen = {key: declared_parameters[key].check(value) for key, value in chosen.items()}
     effective = vars(chapter_parameters.settings(chapter, chosen))
     root = chapter_parameters.ROOT
-    tasks.find_device(
-        effective.get("device", "cpu")
-    )  # refuses a missing device before a kernel starts
+    # A missing device is refused before a kernel starts.
+    tasks.find_device(effective.get("device", "cpu"))
     if effective.get("task", "digits") != "digits" or effective.get("network"):
         with contextlib.chdir(root):
             _load_inputs(effective)

@@ -19,9 +19,8 @@ from companion.pages import chapters, citations, live_text, markdown, myst, para
 from companion.runs.atomic import write
 from fedstas.errors import InputError
 
-CLONE = (
-    "fedstas-clone"  # not `fedstas`: a folder of that name beside a notebook would hide the package
-)
+# Not `fedstas`: a folder of that name beside a notebook would hide the package.
+CLONE = "fedstas-clone"
 NOTEBOOKS_BRANCH = "notebooks"  # of the repository: the public workflow pushes the copies to it
 INSTALL = """# Where the clone is not there yet (Colab, a fresh environment): clone the repository and install it.
 import importlib.util

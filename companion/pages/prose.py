@@ -12,9 +12,8 @@ import numpy as np
 from companion.pages import parameters
 from companion.pages.expectations import expect as expect
 
-FOR_THE_PAGE = (
-    "FEDSTAS_PAGE"  # environment variable of kernels whose notebook becomes a page of the book
-)
+# Environment variable of kernels whose notebook becomes a page of the book.
+FOR_THE_PAGE = "FEDSTAS_PAGE"
 
 
 def glue_figure(name: str, figure) -> None:

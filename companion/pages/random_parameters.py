@@ -66,9 +66,8 @@ def as_read(page: Path):
         if cell.cell_type == "markdown":
             cell.source = plain.text(cell.source.replace("{.not-here}", " **(not here)**"))
         else:
-            cell.source = cell.source.replace(
-                "glue_figure(", "glue("
-            )  # figures are in glued outputs
+            # Figures are in glued outputs.
+            cell.source = cell.source.replace("glue_figure(", "glue(")
             cell.outputs = [o for o in cell.outputs if "scrapbook" not in o.get("metadata", {})]
             for output in cell.outputs:
                 if text := output.get("data", {}).get("text/markdown"):

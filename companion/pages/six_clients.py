@@ -28,9 +28,8 @@ UPDATES = SHARES - 1 / 3  # what one step moves the model by; the gradient is it
 TARGET = OMEGA @ UPDATES  # the update of all clients
 PARTICIPANTS = 3  # m, the clients of one round
 
-K_MEANS_STRATA = np.array(
-    [0, 0, 0, 0, 1, 2]
-)  # of the gradients, as FedSTaS makes them: {A, B, C, D}, {E}, {F}
+# Of the gradients, as FedSTaS makes them: {A, B, C, D}, {E}, {F}.
+K_MEANS_STRATA = np.array([0, 0, 0, 0, 1, 2])
 LEAST_VARIANCE_STRATA = np.array([0, 1, 0, 1, 2, 2])  # {A, C}, {B, D}, {E, F}
 
 _CORNERS = np.array([(0.0, 0.0), (1.0, 0.0), (0.5, np.sqrt(0.75))])  # of the classes in the drawing

@@ -234,9 +234,8 @@ def handle(connection: socket.socket) -> None:
         while not ended:
             ended, status = os.waitpid(child, os.WNOHANG)
             if not ended and select.select([connection], [], [], 0.05)[0]:
-                os.kill(
-                    child, signal.SIGKILL
-                )  # the client has closed the connection, so it has ended
+                # The client has closed the connection, so it has ended.
+                os.kill(child, signal.SIGKILL)
                 ended, status = os.waitpid(child, 0)
         times = os.times()
         answers.write(

@@ -81,9 +81,8 @@ def lock(path: Path, wait: float = 0.0) -> Iterator[bool]:
     try:
         yield True
     finally:
-        with contextlib.suppress(
-            OSError
-        ):  # a process that waits for the removed file opens a new one
+        # A process that waits for the removed file opens a new one.
+        with contextlib.suppress(OSError):
             Path(file.lock_file).unlink(missing_ok=True)
         file.release()
 

@@ -16,9 +16,8 @@ VALUES = [c for c in COLUMNS if c not in ("round", "seconds")]
 COUNTS = ["participants", "examples", "bytes_down", "bytes_up"]  # they differ where cohorts do
 ACCURACIES = ["test_accuracy", "client_accuracy"]
 IDENTICAL, CLOSE, DIFFERS, MISSING = "identical", "close", "differs", "not recorded"
-MAX_LISTED = (
-    4  # groups of runs that only the second results have; of more, their number is reported
-)
+# Groups of runs that only the second results have; of more, their number is reported.
+MAX_LISTED = 4
 
 
 @dataclass(frozen=True)

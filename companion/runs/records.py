@@ -35,9 +35,8 @@ from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS, History
 from fedstas.sim.tasks import Task
 
 FORMAT = 1  # of sidecars and tables
-CHAIN_DIGITS = (
-    4  # hex digits of `cohorts_chain` per round: of the hash of all cohorts up to that round
-)
+# Hex digits of `cohorts_chain` per round: of the hash of all cohorts up to that round.
+CHAIN_DIGITS = 4
 ROWS, RUNS = "rows.parquet", "runs.parquet"
 PARTITIONS = "partitions"  # the folder of recorded partitions, beside those of the sweeps
 ONE_ROUND = "one-round"  # that of the table of one-round errors

@@ -117,9 +117,8 @@ def estimate(run: Run) -> float:
     epochs = settings["epochs"]
     work = settings["steps"] * min(m * settings["batch"], available)
     per_round = example * (work if epochs is None else epochs * available) + round_
-    if (
-        "authors" in run.method
-    ):  # k-means of 100 clients, each with ten starts: as long as so many stratifications
+    # k-means of 100 clients, each with ten starts: as long as so many stratifications.
+    if "authors" in run.method:
         stratifications = 60
     if run.method == "clustered-similarity":  # the hierarchical clustering, as measured
         per_round += 5 * round_

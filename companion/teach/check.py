@@ -80,9 +80,8 @@ class Result:
 UNANSWERED = "Nothing answered yet"
 # What a function does whose body is `...`, `pass` or `return None`.
 EMPTY_BODY = {"RESUME", "NOP", "LOAD_CONST", "POP_TOP", "RETURN_VALUE", "RETURN_CONST", "CACHE"}
-RENAMED = {
-    "variance/best-seats": "variance/best-allocation"
-}  # names in notebooks that students have
+# Names in notebooks that students have.
+RENAMED = {"variance/best-seats": "variance/best-allocation"}
 
 
 def names() -> list[str]:

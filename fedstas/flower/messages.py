@@ -12,9 +12,8 @@ from fedstas.compression import Squeezed
 from fedstas.errors import InputError
 
 VERSION = 2  # of the message format; every message contains it
-LARGEST = (
-    1e15  # float in a reply: its square, summed over a network, is still in the range of float32
-)
+# The largest float in a reply: its square, summed over a network, is still in the range of float32.
+LARGEST = 1e15
 MOST = 10**12  # number of examples, or number of a client: sums of them cannot overflow int64
 
 
@@ -129,9 +128,8 @@ def unpack(record: RecordDict, d: int, levels: int) -> tuple[np.ndarray, np.ndar
     bits = code_bits(levels)
     centres = read_array(record, "levels", (levels,))
     packed = read_array(record, "codes", (math.ceil(d * bits / 8),), "uint8")
-    raw = np.unpackbits(packed, count=d * bits).reshape(
-        d, bits
-    )  # of each code, the highest bit first
+    # Of each code, the highest bit first.
+    raw = np.unpackbits(packed, count=d * bits).reshape(d, bits)
     codes = (raw * (1 << np.arange(bits)[::-1])).sum(axis=1).astype(np.uint8)
     if (np.diff(centres) < 0).any() or codes.max() >= levels:
         raise InputError("its squeezed gradient has levels out of order, or codes without one")

@@ -21,9 +21,8 @@ from fedstas.sim import autograd, perceptron
 from fedstas.sim.models import Linear, Perceptron
 
 BACKENDS = ("auto", "loop", "batched")
-EXAMPLES_AT_ONCE = (
-    32  # whose gradients are computed in one call: more do not fit into the processor's cache
-)
+# Examples whose gradients are computed in one call: more do not fit into the processor's cache.
+EXAMPLES_AT_ONCE = 32
 
 
 def kernels_of(module: nn.Module):

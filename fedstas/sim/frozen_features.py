@@ -37,9 +37,8 @@ BLOCKS, HALVING = 16, (1, 3, 5, 11)  # the number of blocks, and those that halv
 EPSILON = 1e-3  # of batch normalisation
 BATCH = 32  # images at once: more do not fit into the processor's cache
 SKETCHES = 8  # signed sums by which `distance` compares features
-MAX_DISTANCE = (
-    0.25  # of a byte: last bits make less than a tenth of it, other images a hundred times as much
-)
+# Of a byte: last bits make less than a tenth of it, other images a hundred times as much.
+MAX_DISTANCE = 0.25
 
 
 class Convolution(NamedTuple):

@@ -141,9 +141,8 @@ def state_after(
     mean = updates.mean(0)
     noise = np.square(updates - mean).sum((0, 2)) / (repeats - 1)
     gram = mean @ mean.T
-    gram[np.diag_indices(len(gram))] -= (
-        noise / repeats
-    )  # so that squared norms of mean updates are unbiased
+    # So that squared norms of mean updates are unbiased.
+    gram[np.diag_indices(len(gram))] -= noise / repeats
     return State(setup, rounds + 1, params, start, server.memory, gram, noise)
 
 
@@ -153,9 +152,8 @@ def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
     ones, method = np.ones(len(clients)), replace(setup.method, data=AllData())
     updates = []
     for repeat in range(repeats):
-        places = (
-            len(clients) * repeat + clients
-        )  # random streams are keyed by place: batches are new
+        # Random streams are keyed by place: batches are new.
+        places = len(clients) * repeat + clients
         cohort = Cohort(clients, ones)
         idx, weight, _ = simulation.draw_batches(method, data, cohort, ones, setup.seed, t, places)
         trained = simulation.train_cohort(

@@ -221,9 +221,8 @@ def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation
                 f"{clients_per_class * size}"
             )
         shards += [np.sort(examples[i * size : (i + 1) * size]) for i in range(clients_per_class)]
-    shards = [
-        shards[k] for k in rng.permutation(len(shards))
-    ]  # so that a client's number does not reveal its class
+    # So that a client's number does not reveal its class.
+    shards = [shards[k] for k in rng.permutation(len(shards))]
     recipe = {"clients_per_class": clients_per_class, "size": size, "seed": seed}
     return federation(labels, shards, name="by_class", **recipe)
 

@@ -62,9 +62,8 @@ def write_gradients(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) ->
     torch.sum(dlogits, 1, out=out["output.bias"])
     if "hidden.weight" in p:
         dhidden = torch.bmm(dlogits, p["output.weight"])
-        torch.ops.aten.threshold_backward.grad_input(
-            dhidden, hidden, 0, grad_input=dhidden
-        )  # of ReLU
+        # The derivative of ReLU.
+        torch.ops.aten.threshold_backward.grad_input(dhidden, hidden, 0, grad_input=dhidden)
         torch.bmm(dhidden.mT, x, out=out["hidden.weight"])
         torch.sum(dhidden, 1, out=out["hidden.bias"])
 
@@ -107,9 +106,8 @@ def allocate(shape: tuple[int, int], like: Tensor) -> Tensor:
         return like.new_empty(shape)
     size = shape[0] * shape[1] * like.element_size()
     buffer = torch.from_numpy(np.empty(size + 64, dtype=np.uint8))
-    first = (
-        -buffer.data_ptr() % 64
-    )  # the tensor begins at a multiple of 64 bytes, a line of the cache
+    # The tensor begins at a multiple of 64 bytes, a line of the cache.
+    first = -buffer.data_ptr() % 64
     return buffer[first : first + size].view(like.dtype).view(shape)
 
 

@@ -124,9 +124,8 @@ class Server(ServerView):
     def sketches(
         self, size: int, *, clip=None, epsilon: float | None = None, delta=1e-5
     ) -> np.ndarray:
-        sketch.check_size(
-            size, self._params.numel()
-        )  # so that an InputError below is about gradients
+        # So that an InputError below is about gradients.
+        sketch.check_size(size, self._params.numel())
 
         def make(gradients) -> tuple[np.ndarray, int]:
             rows = (g.cpu().numpy() for g in gradients)

@@ -344,9 +344,8 @@ class Progress:
         elif average is not None:
             self.average = average_models(self.average, params, average, t)
         self.participants = len(np.unique(cohort.clients))
-        pooled = has_flag(
-            self.setup.method.clients, "pooled"
-        )  # its one client is not in the federation
+        # The one client of a method that pools all data is not in the federation.
+        pooled = has_flag(self.setup.method.clients, "pooled")
         self.cohorts.append(self.setup.clients[[] if pooled else cohort.clients])
 
     def measure(self) -> dict:

@@ -287,9 +287,8 @@ def load(
     for key, array in arrays.items():
         value = torch.from_numpy(np.ascontiguousarray(array))
         if key.endswith("_x") and name not in TEXT:
-            largest = (
-                16.0 if name == "digits" else 255.0
-            )  # value of a pixel, or of a feature's byte
+            # The largest value of a pixel, or of a feature's byte.
+            largest = 16.0 if name == "digits" else 255.0
             value = value.to(torch.float32).div_(largest)
             if name.startswith("cifar") and name not in frozen_features.TASKS:
                 value.sub_(0.5).div_(0.5)  # from -1 to 1

@@ -105,9 +105,8 @@ def fetch_newsgroups(root: Path) -> tuple:
             splits.append((texts, labels, [find_author(post) for post in posts]))
         return tuple(splits)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # that a download is tried again; the caller reports a failure
+        # Ignored are warnings that a download is tried again; the caller reports a failure.
+        warnings.simplefilter("ignore")
         for split in ("train", "test"):
             options = {"data_home": str(root), "subset": split, "shuffle": False, "n_retries": 1}
             plain = fetch_20newsgroups(**options, remove=("headers", "footers", "quotes"))

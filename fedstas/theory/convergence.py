@@ -153,9 +153,8 @@ def errors(clients: Quadratics, design: Moments, lrs, start, steps: int = 1) -> 
             break
         if computed_lr != lrs[t]:
             computed_lr, b = lrs[t], clients.local(lrs[t], steps)
-            k = np.zeros(
-                (n, d + c, d + c)
-            )  # client k's step is -K_k z: -B_k (W - C_k), and 0 for the 1
+            # Client k's step is -K_k z: -B_k (W - C_k), and 0 for the 1.
+            k = np.zeros((n, d + c, d + c))
             k[:, :d, :d], k[:, :d, d:] = b, -b @ clients.centres
             bar = np.tensordot(design.mean, k, 1)  # sum_k E[c_k] K_k
             mixed = np.tensordot(design.square, k, 1)  # sum_l E[c_k c_l] K_l

@@ -100,9 +100,8 @@ def composed_ratio(size_cap: int, alpha, reports: int, delta=0) -> Fraction:
     if delta == 0:
         return rho**j
     false = (1 - alpha) / (size_cap - 1)  # the chance of a random report to be a given size
-    scale = (
-        false.denominator * alpha.denominator
-    )  # the chances of D + 1, D - 1 and D, times this, are whole
+    # The chances of D + 1, D - 1 and D, times this, are whole.
+    scale = false.denominator * alpha.denominator
     up, down = int((alpha + false) * scale), int(false * scale)
     stay = scale - up - down
     ways = [1]  # numerator of P(D = d), d = -j..j

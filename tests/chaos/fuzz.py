@@ -498,9 +498,8 @@ OTHERS = [
     ["run", "?"],
     [],
 ]
-BAD = [
-    w for w in WORDS if w not in ("1", "2", "3", "9", "1e9", "0.5")
-]  # for "?!": never a valid value
+# What replaces "?!" in a line: no value that may be valid.
+BAD = [w for w in WORDS if w not in ("1", "2", "3", "9", "1e9", "0.5")]
 
 
 def choose_command(seed: int, number: int) -> list[str]:

@@ -21,9 +21,8 @@ import nbformat
 from companion.pages import copies
 from companion.runs import atomic, experiments, records
 
-KILLS_PER_FOLDER = (
-    4  # at most so many kills of a sweep in one folder, before a start that nothing disturbs
-)
+# At most so many kills of a sweep in one folder, before a start that nothing disturbs.
+KILLS_PER_FOLDER = 4
 TIMEOUT = 120.0  # s for processes to end, on a machine that is busy with other things
 NO_OUTPUT = Path(os.devnull)
 

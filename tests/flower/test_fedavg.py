@@ -98,9 +98,8 @@ def test_a_run_is_that_of_cohorts_in_a_loop(name):
     w, _ = run(chosen, grid, rounds)
     right, cohorts = expected(name, 3, rounds)
     assert [[node - 1000 for node in each] for each in chosen.cohorts] == cohorts
-    assert grid.asked[::2] == [
-        [*dict.fromkeys(each)] for each in cohorts
-    ]  # twice drawn, once asked
+    # Twice drawn, once asked.
+    assert grid.asked[::2] == [[*dict.fromkeys(each)] for each in cohorts]
     for key, value in w.items():
         np.testing.assert_allclose(value, right[key], rtol=1e-4)
     assert not chosen.events

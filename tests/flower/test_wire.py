@@ -87,9 +87,8 @@ def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, tr
     grid = nodes(method, federation=federation, reproducible=False)
     train(grid, method, rounds=5, total=sum(sizes))
     replies = [w for w in grid.wire if w.direction == "up"]
-    assert (
-        len(replies) >= len(sizes) + 5
-    )  # a hello of each node, and a participant in each of five rounds
+    # A hello of each node, and a participant in each of five rounds.
+    assert len(replies) >= len(sizes) + 5
     allowed = {
         "query.hello": {"settings/version", "settings/client", "settings/data"},
         "query.gradient": {"settings/version"},

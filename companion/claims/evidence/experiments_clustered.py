@@ -1154,9 +1154,8 @@ def better_in_figure_1(claim: Claim) -> Evidence:
         "Algorithm 2, accuracy": similarity_accuracy(claim),
     }
     for part in parts.values():
-        if (
-            part.verdict not in statistics.CLAIM_VERDICTS
-        ):  # no runs are recorded that could decide it
+        # No runs are recorded that could decide it.
+        if part.verdict not in statistics.CLAIM_VERDICTS:
             return part
     verdicts = [part.verdict for part in parts.values()]
     table = pd.DataFrame(

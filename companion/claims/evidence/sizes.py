@@ -441,9 +441,8 @@ def rate_is_a_probability(
     table = rate_table()
     # By value of the estimate ñ, its probability.
     law = theory.size_estimator_exact([cap - 1] * PARTICIPANTS, cap, alpha)
-    outside = sum(
-        p for v, p in law.items() if v < n_star
-    )  # ñ <= 0, too: then n*/ñ is negative or not defined
+    # ñ <= 0, too: then n*/ñ is negative or not defined.
+    outside = sum(p for v, p in law.items() if v < n_star)
     return Evidence(
         judge_theory(outside == 0),
         float(outside),
