@@ -125,9 +125,11 @@ def data() -> list[Line]:
 
     folder, absent = tasks.data_folder(), []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
+    of_other_files = {"cifar100-coarse-features", "newsgroups-tokens"}
+    of_other_files |= {"reuters-titles", *coarse.CLASSES}
     for name in tasks.names()[1:]:
-        if name in (*coarse.CLASSES, "cifar100-coarse-features", "newsgroups-tokens"):
-            continue  # of the files of other tasks
+        if name in of_other_files:
+            continue
         archives = {
             "newsgroups": corpora.NEWSGROUPS,
             "shakespeare": corpora.PLAYS,

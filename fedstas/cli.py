@@ -58,7 +58,7 @@ TASK = Annotated[
     str,
     _option(
         "digits, mnist, fashion-mnist, cifar10, cifar100[-coarse[10]], emnist, topics, newsgroups[-tokens], "
-        "reuters or shakespeare; frozen features: cifar10-features, cifar100[-coarse]-features; or of your own, FILE.py:FUNCTION, which returns a Task"
+        "reuters[-titles] or shakespeare; frozen features: cifar10-features, cifar100[-coarse]-features; or of your own, FILE.py:FUNCTION, which returns a Task"
     ),
 ]
 NETWORK = Annotated[

@@ -32,13 +32,15 @@ def choose_clustered_rates(sweep: str, folder: str | Path = "results") -> pd.Dat
     return means.loc[means.groupby([*CENTRE])["train_loss"].idxmin()].reset_index(drop=True)
 
 
-def choose_fedsampling_rates(folder: str | Path = "results") -> pd.DataFrame:
+def choose_fedsampling_rates(
+    folder: str | Path = "results", sweep: str = "fedsampling-topics-rates"
+) -> pd.DataFrame:
     """Choose for each network and method the rate that leaves the least training loss after the last round.
 
     Returns columns network, method, rate (of FedAvg's steps, or of FedOpt's server) and train_loss. A run that
     diverged is not chosen.
     """
-    trials = Path(folder) / "fedsampling-topics-rates"
+    trials = Path(folder) / sweep
     frame = records.load(trials)
     losses = frame[frame["round"] == frame["rounds"]].set_index("run")["train_loss"]
     rows = []

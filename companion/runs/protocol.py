@@ -36,6 +36,7 @@ CLASSES |= {
     "newsgroups": 20,
     "newsgroups-tokens": 20,
     "reuters": 14,
+    "reuters-titles": 14,
     "shakespeare": 60,
 }
 TRIAL = "digits"  # the setting for readers' own designs: embedded data, minutes

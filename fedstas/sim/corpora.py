@@ -184,8 +184,13 @@ def _has_enough(authors: list[str], included: np.ndarray) -> np.ndarray:
     return included & np.array([counts[author] >= MIN_POSTS for author in authors], dtype=bool)
 
 
-def stories(folder: Path) -> tuple[tuple[list[str], list[str]], tuple[list[str], list[str]]]:
-    """Read Reuters-21578: the bodies and topics of stories with one topic, of train and of test, in their order."""
+def stories(
+    folder: Path, part: str = "body"
+) -> tuple[tuple[list[str], list[str]], tuple[list[str], list[str]]]:
+    """Read Reuters-21578: the texts and topics of stories with one topic, of train and of test, in their order.
+
+    `part`: which text of a story, "body" or "title"; stories without a body are left out either way.
+    """
     path = find_archive(folder, STORIES, "reuters")
     try:
         content = lzma.decompress(path.read_bytes())
@@ -207,14 +212,14 @@ def stories(folder: Path) -> tuple[tuple[list[str], list[str]], tuple[list[str],
             continue
         day, month, year = re.findall(r"\w+", story["date"])[:3]  # "26-FEB-1987 15:01:01.79"
         date = (int(year), months.index(month) + 1, int(day))
-        bodies, topics = test if date >= FIRST_TEST_DAY else train
-        bodies.append(story["body"])
+        texts, topics = test if date >= FIRST_TEST_DAY else train
+        texts.append(story[part])
         topics.append(story["topics"][0])
     return train, test
 
 
-def by_topic(train: tuple, test: tuple, rows: dict[str, int], vectors: np.ndarray) -> dict:
-    """Convert texts and topics of two splits to the arrays of a task, without texts that have no known word.
+def number_topics(train: tuple, test: tuple) -> tuple[tuple[list[str], list[int]], ...]:
+    """Return the texts of frequent topics and the numbers of their topics, of two splits of texts and topics.
 
     The classes are the topics of at least `MIN_STORIES` training texts, in the order of their frequency.
     """
@@ -222,13 +227,22 @@ def by_topic(train: tuple, test: tuple, rows: dict[str, int], vectors: np.ndarra
     counts = Counter(train_topics)
     frequent = [topic for topic, count in counts.most_common() if count >= MIN_STORIES]
     classes = {topic: k for k, topic in enumerate(frequent)}
-    arrays: dict[str, np.ndarray] = {}
-    for split, (texts, topics) in (("train", train), ("test", test)):
+    splits = []
+    for texts, topics in (train, test):
         pairs = [(t, classes[c]) for t, c in zip(texts, topics, strict=True) if c in classes]
-        x = mean_vectors([text for text, _ in pairs], rows, vectors)
+        splits.append(([text for text, _ in pairs], [label for _, label in pairs]))
+    return tuple(splits)
+
+
+def by_topic(train: tuple, test: tuple, rows: dict[str, int], vectors: np.ndarray) -> dict:
+    """Convert texts and topics of two splits to the arrays of a task (see `number_topics`), without texts that have no
+    known word."""
+    arrays: dict[str, np.ndarray] = {}
+    for split, (texts, labels) in zip(("train", "test"), number_topics(train, test), strict=True):
+        x = mean_vectors(texts, rows, vectors)
         included = np.asarray(x.any(axis=1))
         arrays[f"{split}_x"] = x[included]
-        arrays[f"{split}_y"] = np.array([label for _, label in pairs], dtype=np.int64)[included]
+        arrays[f"{split}_y"] = np.array(labels, dtype=np.int64)[included]
     return arrays
 
 

@@ -40,7 +40,7 @@ SKETCHES: dict = DIGESTS.pop("sketches")
 BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100", "emnist")}
-TEXT = ("topics", "newsgroups", "newsgroups-tokens", "reuters", "shakespeare")
+TEXT = ("topics", "newsgroups", "newsgroups-tokens", "reuters", "reuters-titles", "shakespeare")
 NETWORKS = (
     "perceptron",
     "linear",
@@ -231,8 +231,7 @@ def load(
 
     Data are read from `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
     as npz. Of `emnist` it is the balanced split, 47 classes; the digest of `emnist.npz` is not known: it is read
-    with a warning. `text` makes `topics` and `newsgroups-tokens`, `corpora` `newsgroups`,
-    `reuters` and `shakespeare`, `coarse` its tasks of `cifar100`. Frozen features are
+    with a warning. `text` makes `topics`, `newsgroups-tokens` (posts of all authors) and `reuters-titles`, `corpora` `newsgroups`, `reuters` and `shakespeare`, `coarse` its tasks of `cifar100`. Frozen features are
     computed from the images at first use, in about ten minutes, and kept as npz, too.
 
     Args:
@@ -270,6 +269,9 @@ def load(
     elif name == "reuters":
         train, test = corpora.stories(folder)
         arrays = corpora.by_topic(train, test, *corpora.load_vectors(name))
+    elif name == "reuters-titles":
+        splits = corpora.number_topics(*corpora.stories(folder, "title"))
+        arrays = text.tokenise(*splits, text.TITLE_WORDS, text.FREQUENT_WORDS)
     elif name == "shakespeare":
         arrays = corpora.shakespeare(folder)
     elif name in frozen_features.TASKS:

@@ -30,6 +30,8 @@ ADDRESS = r"[\w.+%=!/-]+@[\w.-]+"
 VOCABULARY = 5000  # the most frequent words, which have tokens of their own
 MAX_WORDS = 100  # words of a post that are kept
 UNKNOWN = 1  # the token of every other word
+TITLE_WORDS = 12  # of a title of Reuters, of which the longest has 11
+FREQUENT_WORDS = 1000  # the vocabulary of these titles, as that of `topics`, so that networks are as large
 
 
 def word_distributions() -> np.ndarray:
@@ -115,13 +117,22 @@ def fetch_newsgroups(root: Path) -> tuple:
     return tuple(splits)
 
 
-def tokenise(train: tuple, test: tuple) -> dict[str, np.ndarray]:
+def find_words(text: str) -> list[str]:
+    """Return the words of a text, in lower case."""
+    return re.findall("[a-z]+", text.lower())
+
+
+def tokenise(
+    train: tuple, test: tuple, length: int = MAX_WORDS, vocabulary: int | None = None
+) -> dict[str, np.ndarray]:
     """Convert texts, labels and authors, as `fetch_newsgroups` returns them, to arrays.
 
-    The first 100 words of each text are kept. The 5,000 most frequent words of the training texts, so shortened,
-    have the tokens from 2 on (ties in alphabetical order); any other word has the token 1.
-    A text without a word becomes one unknown word, so that its label and author are kept.
+    The first `length` words of each text are kept. The `vocabulary` most frequent words of the training texts, so
+    shortened, have the tokens from 2 on (ties in alphabetical order), by default 5,000; any other word has the token 1.
+    A text without a word becomes one unknown word, so that its label and author are kept. Where texts have no authors,
+    `train` is a pair, and there are no users.
     """
+<<<<<<< HEAD
     (train_texts, train_labels, train_authors), (test_texts, test_labels, _) = train, test
     texts_of = {"train": train_texts, "test": test_texts}
     labels_of = {"train": train_labels, "test": test_labels}
@@ -129,12 +140,22 @@ def tokenise(train: tuple, test: tuple) -> dict[str, np.ndarray]:
         name: [re.findall("[a-z]+", text.lower())[:MAX_WORDS] for text in texts]
         for name, texts in texts_of.items()
     }
+=======
+    parts = {"train": train, "test": test}
+    split = {k: [find_words(t)[:length] for t in v[0]] for k, v in parts.items()}
+>>>>>>> a07c49f (Titles of Reuters-21578 as a task; FedSampling's table on real text as a sweep, and the trials of its rates)
     counts = Counter(word for words in split["train"] for word in words)
-    known = sorted(counts, key=lambda word: (-counts[word], word))[:VOCABULARY]
+    known = sorted(counts, key=lambda word: (-counts[word], word))[: vocabulary or VOCABULARY]
     number = {word: k for k, word in enumerate(known, UNKNOWN + 1)}
+<<<<<<< HEAD
     arrays = {"users": number_names(train_authors)}
+=======
+    arrays: dict[str, np.ndarray] = {}
+    for authors in train[2:]:
+        arrays["users"] = np.unique(authors, return_inverse=True)[1].astype(np.int64)
+>>>>>>> a07c49f (Titles of Reuters-21578 as a task; FedSampling's table on real text as a sweep, and the trials of its rates)
     for name, texts in split.items():
-        x = np.zeros((len(texts), MAX_WORDS), dtype=np.int64)
+        x = np.zeros((len(texts), length), dtype=np.int64)
         for row, words in zip(x, texts, strict=True):
             row[: max(1, len(words))] = [number.get(w, UNKNOWN) for w in words] or UNKNOWN
         arrays |= {f"{name}_x": x, f"{name}_y": np.asarray(labels_of[name], dtype=np.int64)}
