@@ -247,5 +247,10 @@ def test_titles_of_reuters_have_the_recorded_digest_and_no_empty_one():
     real_archive(corpora.STORIES)
     task = tasks.load("reuters-titles")
     assert task.digest == "4f1979159b5b11c213a28959c5bef269020abbea2a998bf49968820477a7f16a"
-    assert (len(task.train_x), len(task.test_x), task.classes, task.tokens) == (5511, 2304, 14, 1002)
+    assert (len(task.train_x), len(task.test_x), task.classes, task.tokens) == (
+        5511,
+        2304,
+        14,
+        1002,
+    )
     assert (task.train_x[:, :3] > 0).all()

@@ -294,17 +294,23 @@ def test_fedsampling_learns_the_topics_from_the_users(name, topics):
     assert history.frame["test_accuracy"].iloc[-1] > 0.3  # by chance 0.1, the commonest topic 0.14
 
 
-def test_titles_are_cut_to_twelve_words_have_no_users_and_cannot_be_dealt_by_author(tmp_path, monkeypatch):
+def test_titles_are_cut_to_twelve_words_have_no_users_and_cannot_be_dealt_by_author(
+    tmp_path, monkeypatch
+):
     splits = (["A cat sat", "dogs " * 20], ["pets", "pets"]), (["a cat"], ["pets"])
     monkeypatch.setattr(corpora, "stories", lambda folder, part: splits)
     monkeypatch.setattr(corpora, "MIN_STORIES", 1)
     task = tasks.load("reuters-titles", root=tmp_path)
     assert (task.train_x.shape, task.network, task.users) == ((2, 12), "text-cnn", None)
     assert task.train_x[0, :4].tolist() == [3, 4, 5, 0] and (task.train_x[1] == 2).all()
-    with pytest.raises(InputError, match=r"^partition natural needs data that name the user of each"):
+    with pytest.raises(
+        InputError, match=r"^partition natural needs data that name the user of each"
+    ):
         partition.natural(task.train_y, task.users, 2, seed=0)
 
 
 def test_a_vocabulary_may_be_smaller():
-    arrays = text.tokenise(TRAIN, TEST, 3, 2)  # of the first three words of each text: the 2; a and cat 1
+    arrays = text.tokenise(
+        TRAIN, TEST, 3, 2
+    )  # of the first three words of each text: the 2; a and cat 1
     assert arrays["train_x"].tolist() == [[2, 1, 2], [3, 1, 0], [1, 0, 0], [1, 0, 0]]

@@ -31,7 +31,9 @@ VOCABULARY = 5000  # the most frequent words, which have tokens of their own
 MAX_WORDS = 100  # words of a post that are kept
 UNKNOWN = 1  # the token of every other word
 TITLE_WORDS = 12  # of a title of Reuters, of which the longest has 11
-FREQUENT_WORDS = 1000  # the vocabulary of these titles, as that of `topics`, so that networks are as large
+FREQUENT_WORDS = (
+    1000  # the vocabulary of these titles, as that of `topics`, so that networks are as large
+)
 
 
 def word_distributions() -> np.ndarray:
@@ -132,28 +134,16 @@ def tokenise(
     A text without a word becomes one unknown word, so that its label and author are kept. Where texts have no authors,
     `train` is a pair, and there are no users.
     """
-<<<<<<< HEAD
-    (train_texts, train_labels, train_authors), (test_texts, test_labels, _) = train, test
+    (train_texts, train_labels, *authors), (test_texts, test_labels, *_) = train, test
     texts_of = {"train": train_texts, "test": test_texts}
     labels_of = {"train": train_labels, "test": test_labels}
     split = {
-        name: [re.findall("[a-z]+", text.lower())[:MAX_WORDS] for text in texts]
-        for name, texts in texts_of.items()
+        name: [find_words(text)[:length] for text in texts] for name, texts in texts_of.items()
     }
-=======
-    parts = {"train": train, "test": test}
-    split = {k: [find_words(t)[:length] for t in v[0]] for k, v in parts.items()}
->>>>>>> a07c49f (Titles of Reuters-21578 as a task; FedSampling's table on real text as a sweep, and the trials of its rates)
     counts = Counter(word for words in split["train"] for word in words)
     known = sorted(counts, key=lambda word: (-counts[word], word))[: vocabulary or VOCABULARY]
     number = {word: k for k, word in enumerate(known, UNKNOWN + 1)}
-<<<<<<< HEAD
-    arrays = {"users": number_names(train_authors)}
-=======
-    arrays: dict[str, np.ndarray] = {}
-    for authors in train[2:]:
-        arrays["users"] = np.unique(authors, return_inverse=True)[1].astype(np.int64)
->>>>>>> a07c49f (Titles of Reuters-21578 as a task; FedSampling's table on real text as a sweep, and the trials of its rates)
+    arrays = {"users": number_names(*authors)} if authors else {}
     for name, texts in split.items():
         x = np.zeros((len(texts), length), dtype=np.int64)
         for row, words in zip(x, texts, strict=True):
