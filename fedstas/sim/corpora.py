@@ -218,7 +218,9 @@ def stories(
     return train, test
 
 
-def number_topics(train: tuple, test: tuple) -> tuple[tuple[list[str], list[int]], ...]:
+def number_topics(
+    train: tuple, test: tuple
+) -> tuple[tuple[list[str], list[int]], tuple[list[str], list[int]]]:
     """Return the texts of frequent topics and the numbers of their topics, of two splits of texts and topics.
 
     The classes are the topics of at least `MIN_STORIES` training texts, in the order of their frequency.
@@ -227,11 +229,12 @@ def number_topics(train: tuple, test: tuple) -> tuple[tuple[list[str], list[int]
     counts = Counter(train_topics)
     frequent = [topic for topic, count in counts.most_common() if count >= MIN_STORIES]
     classes = {topic: k for k, topic in enumerate(frequent)}
-    splits = []
-    for texts, topics in (train, test):
+
+    def of_frequent(texts: list[str], topics: list[str]) -> tuple[list[str], list[int]]:
         pairs = [(t, classes[c]) for t, c in zip(texts, topics, strict=True) if c in classes]
-        splits.append(([text for text, _ in pairs], [label for _, label in pairs]))
-    return tuple(splits)
+        return [text for text, _ in pairs], [label for _, label in pairs]
+
+    return of_frequent(*train), of_frequent(*test)
 
 
 def by_topic(train: tuple, test: tuple, rows: dict[str, int], vectors: np.ndarray) -> dict:

@@ -270,8 +270,8 @@ def load(
         train, test = corpora.stories(folder)
         arrays = corpora.by_topic(train, test, *corpora.load_vectors(name))
     elif name == "reuters-titles":
-        splits = corpora.number_topics(*corpora.stories(folder, "title"))
-        arrays = text.tokenise(*splits, text.TITLE_WORDS, text.FREQUENT_WORDS)
+        train_titles, test_titles = corpora.number_topics(*corpora.stories(folder, "title"))
+        arrays = text.tokenise(train_titles, test_titles, text.TITLE_WORDS, text.FREQUENT_WORDS)
     elif name == "shakespeare":
         arrays = corpora.shakespeare(folder)
     elif name in frozen_features.TASKS:
