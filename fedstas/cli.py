@@ -172,7 +172,12 @@ def run(
     )
     data = tasks.load(task, network=network)
     federation = make_partition(
-        data.train_y, clients=clients, seed=seed, users=data.users, sizes=sizes
+        data.train_y,
+        clients=clients,
+        seed=seed,
+        users=data.users,
+        test_users=data.test_users,
+        sizes=sizes,
     )
     count = len(federation.shards)
     if strata is not None and strata > count:
@@ -203,7 +208,10 @@ def run(
     frame = history.frame
     if checkpoint and out:
         # As `_check_record` reads it.
-        frame.attrs = {"fedstas": {"settings": options, "rounds": rounds}}
+        record: dict[str, Any] = {"settings": options, "rounds": rounds}
+        if history.client_accuracies is not None:
+            record["client_accuracies"] = history.client_accuracies.tolist()
+        frame.attrs = {"fedstas": record}
         _write_parquet(frame, out)
         checkpoint.unlink(missing_ok=True)
     if len(frame):
@@ -214,6 +222,12 @@ def run(
             f"{torch_device.type}: accuracy {last.test_accuracy:.2%} after round {last['round']:.0f}, "
             f"{(last.bytes_down + last.bytes_up) / 1e6:.1f} MB, {last.seconds:.1f} s"
         )
+        if history.client_accuracies is not None:
+            have = int((history.client_accuracies >= 0).sum())  # NaN is not
+            typer.echo(
+                f"on the clients' own test examples, which {have} of {count} have: accuracy "
+                f"{last.own_test_accuracy:.2%} on average, {last.own_test_worst_decile:.2%} over the worst tenth"
+            )
     if failure is not None:
         raise failure
 

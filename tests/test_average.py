@@ -71,7 +71,7 @@ def test_the_average_is_measured_as_a_model_of_its_own(digits, federation, avera
     np.testing.assert_allclose(history.average, average, atol=1e-6)
     setup = simulation.prepare(digits, federation, methods.get("md"), 5, 1)
     model = torch.from_numpy(history.average)
-    alone = simulation.measure(digits, digits.model(1), model, setup.data, setup.class_shares)
+    alone, _ = simulation.measure(digits, digits.model(1), model, setup.data, setup.class_shares)
     last = history.frame.iloc[-1]
     for name, value in alone.items():
         assert last[f"{name}_average"] == pytest.approx(value, rel=1e-6)

@@ -25,7 +25,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
@@ -320,7 +319,7 @@ def worst_decile(task, federation, params) -> float:
     """
     import torch
 
-    from fedstas.sim import engine
+    from fedstas.sim import engine, simulation
 
     module, flat = task.model(0), torch.from_numpy(params).to(task.device)
     _, predicted = engine.evaluate(module, flat, task.test_x, task.test_y)
@@ -328,8 +327,8 @@ def worst_decile(task, federation, params) -> float:
     labels = torch.nn.functional.one_hot(task.test_y.cpu(), task.classes).double()
     recall = (is_correct @ labels / labels.sum(0)).numpy()
     counts = federation.label_counts[federation.with_data]
-    accuracies = np.sort(counts / counts.sum(1, keepdims=True) @ recall[: counts.shape[1]])
-    return float(accuracies[: max(1, len(accuracies) // 10)].mean())
+    shares = counts / counts.sum(1, keepdims=True)
+    return simulation.worst_decile(shares @ recall[: counts.shape[1]])
 
 
 def _end_with(parent: int) -> None:

@@ -31,12 +31,14 @@ class Federation:
         sizes: the number of each client's examples, int [N].
         label_counts: each client's number of examples of each class, int [N, C].
         recipe: the partition's name and arguments, from which `from_recipe` makes it again.
+        tests: for each client the indices of its own test examples, int64, possibly none; None if clients have none.
     """
 
     shards: tuple[np.ndarray, ...]
     sizes: np.ndarray
     label_counts: np.ndarray
     recipe: dict = field(default_factory=dict)
+    tests: tuple[np.ndarray, ...] | None = None
 
     @property
     def with_data(self) -> np.ndarray:
@@ -44,7 +46,7 @@ class Federation:
         return np.flatnonzero(self.sizes)
 
 
-def federation(labels, shards, **recipe) -> Federation:
+def federation(labels, shards, *, tests=None, **recipe) -> Federation:
     """Make a federation from the shards of its clients and the labels of all examples, int [n].
 
     `recipe` records the partition's name and arguments, from which `from_recipe` makes the federation again.
@@ -53,14 +55,17 @@ def federation(labels, shards, **recipe) -> Federation:
         labels: int [n], from 0 on.
         shards: for each client the indices of its examples, or a mask, bool [n]; or such by the client's name, as
             {client: indices}, where clients are numbered in the order of their names.
+        tests: for each client the indices of its own test examples, in the form of `shards`, without masks; then a run
+            reports each client's accuracy on them.
 
     Raises:
-        InputError: an index is not a whole number of 0..n - 1, or a mask has not n entries.
+        InputError: an index is not a whole number of 0..n - 1, a mask has not n entries, or `tests` are not of these
+            clients.
     """
     labels = _check_labels(labels)
+    tests = None if tests is None else _own_tests(tests, shards)
     if isinstance(shards, Mapping):
-        order = np.argsort(as_names("the clients", list(shards)), kind="stable")
-        shards = [list(shards.values())[k] for k in order]
+        shards = _in_order_of_names(shards)
     shards, n = tuple(shards), len(labels)
     if not shards:
         raise InputError("the federation has no clients: give the indices of at least one")
@@ -70,7 +75,36 @@ def federation(labels, shards, **recipe) -> Federation:
     classes = labels.max() + 1
     cells = np.repeat(np.arange(len(shards)) * classes, sizes) + labels[np.concatenate(shards)]
     counts = np.bincount(cells, minlength=len(shards) * classes).reshape(-1, classes)
-    return Federation(shards, sizes, counts, recipe)
+    return Federation(shards, sizes, counts, recipe, tests)
+
+
+def _in_order_of_names(shards: Mapping) -> list:
+    """Return the values of {client: indices} in the order of the clients' names."""
+    order = np.argsort(as_names("the clients", list(shards)), kind="stable")
+    return [list(shards.values())[k] for k in order]
+
+
+def _own_tests(tests, shards) -> tuple[np.ndarray, ...]:
+    """Return the indices of each client's own test examples, int64; `shards` are as given to `federation`."""
+    if isinstance(tests, Mapping) != isinstance(shards, Mapping) or len(tests) != len(shards):
+        raise InputError(
+            f"tests are {format_value(tests)}: give them for the same {len(shards)} clients as the shards, and in the "
+            "same form"
+        )
+    if isinstance(tests, Mapping):
+        if set(tests) != set(shards):
+            unknown = format_value(next(iter(set(tests) ^ set(shards))))
+            raise InputError(
+                f"tests and shards must name the same clients, and {unknown} is in one alone"
+            )
+        tests = _in_order_of_names(tests)
+    names = [f"the test examples of client {k}" for k in range(len(tests))]
+    arrays = [as_array(name, each) for name, each in zip(names, tests, strict=True)]
+    none = np.zeros(0, dtype=np.int64)  # a run knows how many test examples there are at most
+    return tuple(
+        as_int_array(name, each) if each.size else none
+        for name, each in zip(names, arrays, strict=True)
+    )
 
 
 def _are_indices(shards: tuple, n: int) -> bool:
@@ -310,9 +344,9 @@ def lognormal(labels, clients: int, sigma: float, seed: int, least: int = 0) -> 
     return federation(labels, pieces, **recipe, **conditions)
 
 
-def natural(labels, users, clients: int, seed: int) -> Federation:
+def natural(labels, users, clients: int, seed: int, test_users=None) -> Federation:
     """Draw `clients` users at random, each of whom becomes a client; `users` [n] names the user of each example, by
-    numbers or words."""
+    numbers or words, and `test_users`, if given, that of each test example."""
     labels, seed = _check_labels(labels), _check_seed(seed)
     if users is None:
         raise InputError(
@@ -331,7 +365,17 @@ def natural(labels, users, clients: int, seed: int) -> Federation:
     rng = stream(seed, "partition")
     chosen = np.sort(rng.choice(len(user_ids), clients, replace=False))
     shards = [shards[k] for k in chosen]
-    return federation(labels, shards, name="natural", clients=clients, seed=seed)
+    tests = None
+    if test_users is not None:
+        test_users = np.asarray(test_users)
+        if test_users.dtype.kind != "i":  # else numbers, -1 for no user of the training examples
+            test_users = as_names("test_users", test_users)
+        names, rows = _shards_by_name(test_users.astype(str))
+        tests_of = dict(zip(names.tolist(), rows, strict=True))
+        none = np.zeros(0, dtype=np.int64)
+        tests = [tests_of.get(str(name), none) for name in user_ids[chosen]]
+    recipe = {"name": "natural", "clients": clients, "seed": seed}
+    return federation(labels, shards, tests=tests, **recipe)
 
 
 _ALL: tuple = (
@@ -450,6 +494,7 @@ def make(
     sigma: float = 1.0,
     size: int | None = None,
     users=None,
+    test_users=None,
     sizes: str = "",
     least: int = 0,
     shards_per_client: int = 2,
@@ -467,6 +512,7 @@ def make(
         size: of each client in `dirichlet_fixed_size` and `by_class`; by default len(labels) // clients, and no
             more than the smallest class has for each of its clients.
         users: int [n], for `natural`.
+        test_users: int, the user of each test example, for `natural`; None if that is not known.
         sizes: of the clients in `dirichlet_fixed_size`, as in `parse_sizes`.
         least: of a client's examples, in `dirichlet` and `lognormal`.
         shards_per_client: of `shards`.
@@ -489,7 +535,7 @@ def make(
     if name == "dirichlet_fixed_size":
         return dirichlet_fixed_size(labels, client_sizes, concentration, seed)
     if name == "natural":
-        return natural(labels, users, clients, seed)
+        return natural(labels, users, clients, seed, test_users)
     if name != "by_class":
         own = {"dirichlet": concentration, "lognormal": sigma, "shards": shards_per_client}
         own["k_classes"] = classes_per_client

@@ -18,7 +18,7 @@ import torch
 from fedstas.errors import InputError, format_value
 from fedstas.methods import Method
 from fedstas.sim.server import ServerMemory
-from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS, History, RunState
+from fedstas.sim.simulation import COLUMNS, LATER_COLUMNS, History, RunState
 from fedstas.state import (
     OtherVersion,
     classes_of_parts,
@@ -111,8 +111,8 @@ def decode_history(plain: dict, arrays, method: Method) -> History:
     `OtherVersion` if another version of the code wrote them.
     """
     check_version(plain)
-    averages = [name for name in AVERAGE_COLUMNS if f"column/{name}" in arrays]
-    frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in (*COLUMNS, *averages)})
+    later = [name for name in LATER_COLUMNS if f"column/{name}" in arrays]
+    frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in (*COLUMNS, *later)})
     memory = decode(plain["server"], arrays, method_classes(method))
     rows = frame.to_dict("records")
     average = arrays.get("average")

@@ -38,6 +38,9 @@ COUNTS = ("participants", "examples", "bytes_down", "bytes_up")
 COLUMNS = {"round": "int64"} | dict.fromkeys(METRICS, "float64") | dict.fromkeys(COUNTS, "int64")
 COLUMNS["seconds"] = "float64"
 AVERAGE_COLUMNS = {f"{name}_average": "float64" for name in METRICS}  # of runs with `average`
+# On the clients' own test examples, where the federation has such.
+OWN_COLUMNS = dict.fromkeys(("own_test_accuracy", "own_test_worst_decile"), "float64")
+LATER_COLUMNS = AVERAGE_COLUMNS | OWN_COLUMNS  # that not every run has
 REMEDIES = ("divide", "renormalise", "none")  # for participants that do not answer
 
 
@@ -57,10 +60,12 @@ class RunState:
 @dataclass
 class History:
     """The result of a run: `frame` (one row per evaluated round), the final `params` float32 [P], the `cohorts` (one int
-    array of client numbers per round) and the `state` from which the run can continue.
+    array of client numbers per round), the `state` from which the run can continue, and, if the federation has `tests`,
+    `client_accuracies`, float [N]: of the last evaluated model on each client's own test examples, NaN where it has none.
 
     In the frame, `examples`, `bytes_down`, `bytes_up` and `seconds` are cumulative, `participants` counts the distinct
-    clients of the round, and accuracies are fractions. A run with `average` has further columns, `test_accuracy_average`
+    clients of the round, and accuracies are fractions. With own test examples there are the columns `own_test_accuracy`,
+    the mean of the clients' accuracies, and `own_test_worst_decile` (see `worst_decile`). A run with `average` has further columns, `test_accuracy_average`
     and so on: the same metrics of the average of the server's models.
     """
 
@@ -68,6 +73,7 @@ class History:
     params: np.ndarray
     cohorts: list[np.ndarray]
     state: RunState = field(repr=False)
+    client_accuracies: np.ndarray | None = None
 
     @property
     def average(self) -> np.ndarray | None:
@@ -155,16 +161,55 @@ def train_cohort(
     )
 
 
+def worst_decile(accuracies) -> float:
+    """Return the mean over the tenth of the clients with the lowest accuracies [N], at least one client."""
+    accuracies = np.sort(accuracies)
+    return float(accuracies[: max(1, len(accuracies) // 10)].mean())
+
+
+def client_test_accuracies(is_correct: np.ndarray, tests) -> np.ndarray:
+    """Return the share of each client's own test examples that a model predicts correctly, float [N], NaN for none.
+
+    Args:
+        is_correct: bool, of each test example of the task.
+        tests: the indices of each client's own among them.
+    """
+    return np.array([is_correct[rows].mean() if len(rows) else np.nan for rows in tests])
+
+
 def measure(
-    task: Task, module, params, data: engine.Pool, class_shares: np.ndarray, average=None
-) -> dict:
-    """Measure a model: the training loss on all data of the federation, accuracy on the global test set, the mean over
-    clients of the accuracy under each client's class shares, and macro F1; those of a second model `average` [P] in
-    the same passes, under the names `AVERAGE_COLUMNS`."""
+    task: Task,
+    module,
+    params,
+    data: engine.Pool,
+    class_shares: np.ndarray,
+    average=None,
+    tests=None,
+) -> tuple[dict, np.ndarray | None]:
+    """Measure a model, and with `average` a second one in the same passes.
+
+    Args:
+        task: whose test set is used.
+        module: the network.
+        params: the model [P].
+        data: of all clients, on which the training loss is taken.
+        class_shares: [N, classes], under which a client's accuracy is taken.
+        average: a second model [P], or None.
+        tests: the indices of each client's own test examples, or None.
+
+    Returns:
+        The metrics by column, `METRICS`, and where they apply `AVERAGE_COLUMNS` and `OWN_COLUMNS`; and each client's
+        accuracy on its own test examples, float [N], or None.
+    """
     models = params[None] if average is None else torch.stack([params, average])
     trained = engine.evaluate_models(module, models, data.x, data.y)
     tested = engine.evaluate_models(module, models, task.test_x, task.test_y)
     row: dict[str, float] = {}
+    own = None
+    if tests is not None:
+        own = client_test_accuracies((tested[0][1] == task.test_y).cpu().numpy(), tests)
+        having = own[~np.isnan(own)]
+        row |= dict(zip(OWN_COLUMNS, (float(having.mean()), worst_decile(having)), strict=True))
     for suffix, (train_loss, _), (_, predicted) in zip(
         ("", "_average"), trained, tested, strict=False
     ):
@@ -178,7 +223,7 @@ def measure(
             f"client_accuracy{suffix}": float((class_shares @ recall).mean()),
             f"macro_f1{suffix}": float(np.mean(2 * correct / np.maximum(actual + assigned, 1))),
         }
-    return row
+    return row, own
 
 
 @dataclass(frozen=True)
@@ -188,7 +233,7 @@ class Setup:
     `m`: participants per round. `clients`: the numbers in the federation of the N clients with data, int [N], whose
     examples are in `data`. `class_shares`: float [N, classes]. `average`: beta of the average of the server's models,
     or the first round of those whose mean it is, an int; None for no average. `initial_model`: see
-    `fedstas.sim.initial_model`. `drop` and `remedy`: see `run`.
+    `fedstas.sim.initial_model`. `drop` and `remedy`: see `run`. `tests`: the indices of each client's own test examples.
     """
 
     task: Task
@@ -202,6 +247,7 @@ class Setup:
     initial_model: str = "seed"
     drop: float = 0.0
     remedy: str = REMEDIES[0]
+    tests: tuple[np.ndarray, ...] | None = None
 
     @cached_property
     def key(self) -> str:
@@ -210,6 +256,8 @@ class Setup:
         files = user_code.source_digests(self.method.clients, self.method.data, self.method.server)
         later: tuple = () if self.average is None else ("average", self.average)
         later += ("drop", self.drop, self.remedy) if self.drop else ()
+        if self.tests is not None:
+            later += ("tests", *(rows.tobytes() for rows in self.tests))
         others = [
             *self.task.identity_extras.values(),
             *initial_model.identity(self.initial_model).values(),
@@ -256,6 +304,14 @@ def prepare(
             f"the federation names examples that task {task.name} does not have: make it from this task"
         )
     check_cohort_size(method.clients, m, len(clients))
+    tests = federation.tests
+    if tests is not None:
+        largest = max((rows.max() for rows in tests if len(rows)), default=-1)
+        if not 0 <= largest < len(task.test_y):
+            problem = "no client has any" if largest < 0 else f"{largest} is named"
+            raise InputError(
+                f"the federation's own test examples must be of the {len(task.test_y)} of task {task.name}: {problem}"
+            )
     class_shares = np.zeros((len(clients), task.classes))
     counts = federation.label_counts[clients]
     class_shares[:, : counts.shape[1]] = counts / counts.sum(1, keepdims=True)
@@ -263,7 +319,7 @@ def prepare(
         shards = [np.concatenate(shards)]
     data = engine.pool(task.train_x, task.train_y, shards)
     inputs = (task, method, m, seed, clients, data, class_shares, average, initial_model)
-    return Setup(*inputs, drop=drop, remedy=remedy)
+    return Setup(*inputs, drop=drop, remedy=remedy, tests=tests)
 
 
 def check_average(average) -> float | str | None:
@@ -304,6 +360,7 @@ class Progress:
         self.setup, self.round, self.participants = setup, 0, 0
         self.server, self.params = setup.start()
         self.average: torch.Tensor | None = None  # of the models so far, if the setup asks for it
+        self.client_accuracies: np.ndarray | None = None  # on own test examples, last evaluated
         self.rows: list[dict] = []
         self.cohorts: list[np.ndarray] = []
         self._began = time.perf_counter()
@@ -353,7 +410,7 @@ class Progress:
         not finite."""
         s = self.setup
         models = (self.params, s.data, s.class_shares, self.average)
-        row = measure(s.task, self.server.module, *models)
+        row, self.client_accuracies = measure(s.task, self.server.module, *models, s.tests)
         if not np.isfinite([row["train_loss"], row.get("train_loss_average", 0.0)]).all():
             raise Diverged(f"the training loss is not finite in round {self.round}: {self._advice}")
         row |= {"round": self.round, "participants": self.participants} | self.server.cost
@@ -364,11 +421,13 @@ class Progress:
         """Return the history so far; a `live` one shares its state, which the next round changes."""
         averaged = self.setup.average is not None
         columns = COLUMNS | (AVERAGE_COLUMNS if averaged else {})
+        columns |= {} if self.setup.tests is None else OWN_COLUMNS
         frame = pd.DataFrame(self.rows, columns=list(columns)).astype(columns)
         memory = self.server.memory if live else copy.deepcopy(self.server.memory)
         average = None if self.average is None else self.average.cpu().numpy()
         state = RunState(self.setup.key, self.round, self.seconds, self.rows, memory, average)
-        return History(frame, self.params.cpu().numpy(), self.cohorts, state)
+        params = self.params.cpu().numpy()
+        return History(frame, params, self.cohorts, state, self.client_accuracies)
 
 
 def answering(cohort: Cohort, answers: np.ndarray, drop: float, remedy: str) -> Cohort:

@@ -80,6 +80,7 @@ class Task:
         network: one of `networks`, the first of them if empty; or FILE.py:FUNCTION, whose function makes a
             torch module of the task.
         users: the user of each training example, int [n], where that is known.
+        test_users: the user of each test example, int, numbered as `users`; -1 for one without training examples.
         source: the function of the user's that made the task.
 
     Raises:
@@ -96,6 +97,7 @@ class Task:
     network: str | user_code.UserFunction = ""
     users: np.ndarray | None = None
     source: user_code.UserFunction | None = None
+    test_users: np.ndarray | None = None
 
     def __post_init__(self):
         if isinstance(self.network, str) and user_code.FILE.fullmatch(self.network):
@@ -324,14 +326,17 @@ def hold_out(task: Task) -> Task:
         test_y=task.train_y[test],
         digest=hashlib.sha256(f"{task.digest}{VALIDATION}".encode()).hexdigest(),
         users=None if task.users is None else task.users[~is_held_out],
+        test_users=None,
     )
 
 
-def check_tensors(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
+def check_tensors(
+    train_x, train_y, test_x, test_y, classes: int, users=None, test_users=None
+) -> None:
     """Raise an `InputError` unless tensors are those of a task.
 
     Examples must have one shape and be finite, labels must be in 0..classes - 1, the test set must have every class,
-    and `users`, if given, must be one user for each training example.
+    and `users` and `test_users`, if given, must be one user for each training and each test example.
     """
     import torch
 
@@ -365,8 +370,9 @@ def check_tensors(train_x, train_y, test_x, test_y, classes: int, users=None) ->
             f"the test set has no example of class {missing}: accuracy by class needs one of each of "
             f"0..{classes - 1} (where none is given, it is every {TEST_EVERY}th training example of a class)"
         )
-    if users is not None and np.shape(users) != tuple(train_y.shape):
-        raise InputError(f"users has shape {np.shape(users)}: one for each of {len(train_y)}")
+    for name, given, y in (("users", users, train_y), ("test_users", test_users, test_y)):
+        if given is not None and np.shape(given) != tuple(y.shape):
+            raise InputError(f"{name} has shape {np.shape(given)}: one for each of {len(y)}")
 
 
 def tensors_digest(tensors: dict[str, Tensor], users) -> str:
@@ -387,7 +393,7 @@ def _load_user_task(spec: str) -> Task:
                 "user_data.from_arrays makes it"
             )
         tensors = {k: getattr(task, k) for k in KEYS}
-        check_tensors(**tensors, classes=task.classes, users=task.users)
+        check_tensors(**tensors, classes=task.classes, users=task.users, test_users=task.test_users)
     digest = tensors_digest(tensors, task.users)
     return replace(task, name=source.name, digest=digest, source=source)
 

@@ -16,7 +16,15 @@ FLOAT32_STEPS = 256  # a column whose values span fewer steps of float32 is refu
 
 
 def from_arrays(
-    x, y, test_x=None, test_y=None, *, users=None, documents: bool = False, network: str = ""
+    x,
+    y,
+    test_x=None,
+    test_y=None,
+    *,
+    users=None,
+    test_users=None,
+    documents: bool = False,
+    network: str = "",
 ) -> Task:
     """Make a task of training and test examples, in arrays, tensors, lists or columns of pandas.
 
@@ -26,6 +34,8 @@ def from_arrays(
         test_x: test examples, as x; without any, every fifth example of each class is one.
         test_y: their labels.
         users: the user of each training example [n], whole numbers from 0 on or words, for partition `natural`.
+        test_users: the user of each test example, named as in `users`; then a run reports each client's accuracy on
+            its own test examples. Of a test set that is split off the users are known.
         documents: whether x are tokens [n, length], with 0 for padding.
         network: as in `tasks.load`.
 
@@ -41,8 +51,12 @@ def from_arrays(
             "test_x": _as_examples("test_x", test_x, documents),
             "test_y": _as_labels("test_y", test_y),
         }
+    if test_users is not None and (users is None or test_y is None):
+        raise InputError(
+            "test_users are of use only with users and with test_x and test_y: give them too"
+        )
     if users is not None:
-        arrays["users"] = as_names("users", users)
+        arrays |= _number_users(users, test_users)
     for name in [name for name in arrays if not name.endswith("x")]:
         examples = arrays["test_x" if name.startswith("test") else "x"]
         if arrays[name].shape != (len(examples),):
@@ -53,9 +67,10 @@ def from_arrays(
     if test_x is None:
         is_test = every_fifth(y)
         x, y, test_x, test_y = x[~is_test], y[~is_test], x[is_test], y[is_test]
-        users = None if users is None else users[~is_test]
+        if users is not None:
+            users, test_users = users[~is_test], users[is_test]
     else:
-        test_x, test_y = arrays["test_x"], arrays["test_y"]
+        test_x, test_y, test_users = arrays["test_x"], arrays["test_y"], arrays.get("test_users")
         if np.array_equal(x, test_x) and np.array_equal(y, test_y):
             message = "the test set is the training set: accuracies are of what was trained on"
             warnings.warn(message, stacklevel=2)
@@ -64,11 +79,28 @@ def from_arrays(
         for key, array in zip(KEYS, (x, y, test_x, test_y), strict=True)
     }
     if users is not None:
+        known = np.unique(users)
         users = number_names(users)
+        if test_users is not None:  # -1 for a name that no training example has
+            places = np.searchsorted(known, test_users).clip(max=len(known) - 1)
+            test_users = np.where(known[places] == test_users, places, -1).astype(np.int64)
     classes = 1 + max(int(tensors[k].max()) if len(tensors[k]) else 0 for k in KEYS[1::2])
-    check_tensors(**tensors, classes=classes, users=users)
+    check_tensors(**tensors, classes=classes, users=users, test_users=test_users)
     digest = tensors_digest(tensors, users)
-    return Task("arrays", **tensors, classes=classes, digest=digest, network=network, users=users)
+    names = {"users": users, "test_users": test_users}
+    return Task("arrays", **tensors, classes=classes, digest=digest, network=network, **names)
+
+
+def _number_users(users, test_users) -> dict[str, np.ndarray]:
+    """Return the names of the users of training examples and, if given, of test examples, alike as numbers or words."""
+    names = {"users": as_names("users", users)}
+    if test_users is not None:
+        names["test_users"] = as_names("test_users", test_users)
+        if (
+            len({each.dtype.kind for each in names.values()}) > 1
+        ):  # in one of them all are plain decimals
+            names = {key: each.astype(str) for key, each in names.items()}
+    return names
 
 
 def _as_numbers(name: str, values) -> np.ndarray:

@@ -52,11 +52,12 @@ def from_folder(path, size: int = 32, *, client: str | None = None, network: str
         warnings.warn(f"{folder}: {', '.join(others)} is left out", stacklevel=2)
     train, test = folder / splits["train"], folder / splits[evaluated]
     classes, x, y, users = _read_images(train, size, client, find_client)
-    test_classes, test_x, test_y, _ = _read_images(test, size, client, find_client)
+    test_classes, test_x, test_y, test_users = _read_images(test, size, client, find_client)
     if test_classes != classes:
         have = f"the classes {', '.join(test_classes)}, not {', '.join(classes)}"
         raise InputError(f"{test} has {have}")
-    return from_arrays(x, y, test_x, test_y, users=users, network=network)
+    names = {"users": users, "test_users": test_users}
+    return from_arrays(x, y, test_x, test_y, **names, network=network)
 
 
 def _client_pattern(client: str | None) -> Callable[[str], re.Match | None] | None:

@@ -1,23 +1,24 @@
-"""Tasks from files and objects of other libraries: torch's `Dataset`, LEAF's JSON, PFLlib's npz."""
+"""Tasks from files and objects of other libraries: torch's and Hugging Face's `Dataset`, LEAF's JSON, PFLlib's npz."""
 
 from __future__ import annotations
 
 import io
 import pickle
+import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from fedstas.arrays import as_names
+from fedstas.arrays import as_array, as_names
 from fedstas.errors import InputError, format_value
 from fedstas.sim.csv_files import read_json
 from fedstas.sim.tasks import Task
 from fedstas.sim.user_arrays import from_arrays
 
 
-def from_dataset(train, test=None, *, users=None, network: str = "") -> Task:
+def from_dataset(train, test=None, *, users=None, test_users=None, network: str = "") -> Task:
     """Make a task of datasets of torch or torchvision, whose items are pairs of a tensor and a label.
 
     Each item is read once, and kept in memory.
@@ -26,6 +27,7 @@ def from_dataset(train, test=None, *, users=None, network: str = "") -> Task:
         train: with a length, such as `torchvision.datasets.MNIST(root, transform=ToTensor())`.
         test: as train; without it, see `from_arrays`.
         users: the user of each training example [n], for partition `natural`.
+        test_users: as in `from_arrays`.
         network: as in `tasks.load`.
 
     Raises:
@@ -33,7 +35,8 @@ def from_dataset(train, test=None, *, users=None, network: str = "") -> Task:
     """
     splits = [_read_dataset("train", train)]
     splits += [] if test is None else [_read_dataset("test", test)]
-    return from_arrays(*[part for split in splits for part in split], users=users, network=network)
+    arrays = [part for split in splits for part in split]
+    return from_arrays(*arrays, users=users, test_users=test_users, network=network)
 
 
 def _read_dataset(name: str, dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -58,11 +61,106 @@ def _read_dataset(name: str, dataset) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(examples), np.array(labels)
 
 
+def from_hugging_face(
+    data,
+    label: str,
+    x: str | Sequence[str],
+    *,
+    client: str | None = None,
+    documents: bool = False,
+    network: str = "",
+) -> Task:
+    """Make a task of a `Dataset` or `DatasetDict` of Hugging Face's library `datasets` (extra `datasets`).
+
+    Images of 8 bits are scaled to [0, 1], in grey if all of them are; other columns are taken as they are. A column of
+    `ClassLabel` has its own numbers; other classes are numbered in the order of their names.
+
+    Args:
+        data: a dataset, or its splits by name: `train`, and `test` or else `validation` as the test set. Without a test
+            set, see `from_arrays`.
+        label: the column of the classes.
+        x: the column of the examples, images or arrays of one shape; or several columns of numbers.
+        client: the column that names whose an example is, for partition `natural`.
+        documents: whether x are tokens, as in `from_arrays`.
+        network: as in `tasks.load`.
+
+    Raises:
+        InputError: names the split and the column that cannot be read.
+    """
+    train, test = _hugging_face_splits(data)
+    splits = {"train": train} | ({} if test is None else {"test": test})
+    names = [x] if isinstance(x, str) else [*x]
+    examples, labels, users = {}, {}, {}
+    for split, dataset in splits.items():
+        columns = [_read_column(split, dataset, name) for name in names]
+        for name, column in zip(names, columns, strict=True):
+            if column.dtype.kind in "US":
+                advice = "make numbers of them, or tokens and documents=True"
+                raise InputError(f"{split}: column {name} holds words: {advice}")
+        whole = len(columns) == 1 and columns[0].ndim > 1  # one column of arrays, else of numbers
+        examples[split] = columns[0] if whole else np.stack(columns, 1)
+        labels[split] = _read_column(split, dataset, label)
+        if client is not None and (split == "train" or client in dataset.column_names):
+            users[split] = list(dataset[client]) if client in dataset.column_names else None
+    if client is not None and users["train"] is None:
+        _read_column("train", train, client)  # raises: there is no such column
+    if not hasattr(train.features.get(label), "names"):  # no ClassLabel
+        named = {
+            split: as_names(f"{split}: column {label}", y + 0 if y.dtype == bool else y)
+            for split, y in labels.items()
+        }
+        classes = np.unique(named["train"])
+        for split, each in named.items():
+            if len(extra := np.setdiff1d(each, classes)):
+                raise InputError(f"{split} has the class {extra[0]}, of which train has no example")
+            labels[split] = np.searchsorted(classes, each)
+    arrays = [part for split in splits for part in (examples[split], labels[split])]
+    known = {"users": users.get("train"), "test_users": users.get("test")}
+    return from_arrays(*arrays, **known, documents=documents, network=network)
+
+
+def _hugging_face_splits(data) -> tuple:
+    """Return the training set and the test set, or None, of a dataset or of its splits."""
+    splits = dict(data) if isinstance(data, Mapping) else {"train": data}
+    test = next((name for name in ("test", "validation") if name in splits), None)
+    if "train" not in splits:
+        raise InputError(f"the splits are {', '.join(splits)}: one must be named train")
+    if others := [name for name in splits if name not in ("train", test)]:
+        warnings.warn(f"{', '.join(others)} is left out", stacklevel=3)
+    for name in ("train", test):
+        dataset = splits.get(name)
+        if name and not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
+            advice = (
+                "give one that is loaded, not streamed: Dataset.from_list(list(data.take(1000)))"
+            )
+            raise InputError(f"{name} is a {type(dataset).__name__}: {advice}")
+    return splits["train"], splits.get(test)
+
+
+def _read_column(split: str, dataset, name: str) -> np.ndarray:
+    """Read a column of a dataset of Hugging Face, [n, ...]; images become bytes [n, channels, height, width]."""
+    if name not in dataset.column_names:
+        raise InputError(f"{split} has no column {name}: it has {', '.join(dataset.column_names)}")
+    values = list(dataset[name])
+    if not values or not hasattr(values[0], "convert"):  # no images
+        return as_array(f"{split}: column {name}", values)
+    modes = {image.mode for image in values}
+    if any(mode[0] in "IF" for mode in modes):
+        raise InputError(f"{split}: column {name} has images of more than 8 bits: convert them")
+    arrays = [np.asarray(image if modes == {"L"} else image.convert("RGB")) for image in values]
+    if len(shapes := {array.shape[:2] for array in arrays}) > 1:
+        sizes = " and ".join(f"{w} x {h}" for h, w in sorted(shapes)[:2])
+        raise InputError(f"{split}: column {name} has images of {sizes} pixels: resize them to one")
+    pixels = np.stack(arrays)
+    return pixels[:, None] if pixels.ndim == 3 else np.moveaxis(pixels, 3, 1)
+
+
 def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: str = "") -> Task:
     """Make a task of LEAF's JSON (Caldas et al., arXiv:1812.01097), whose users are the clients of partition
     `natural`.
 
-    Classes are numbered in the order of their names. All test examples together are the test set.
+    Classes are numbered in the order of their names. All test examples together are the test set; of whom each is, is
+    kept, so that a run reports each client's accuracy on its own.
 
     Args:
         train: a file {"users": [...], "num_samples": [...], "user_data": {user: {"x": [...], "y": [...]}}}, or a folder
@@ -92,7 +190,8 @@ def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: 
             reason = "write them as numbers of tokens, and use from_arrays(documents=True)"
             raise InputError(f"{place} holds examples of text: {reason}")
         parts += [array, np.searchsorted(classes, y)]
-    return from_arrays(*parts, users=users, network=network)
+    test_users = None if test is None else splits[1][2]
+    return from_arrays(*parts, users=users, test_users=test_users, network=network)
 
 
 def _read_leaf(place: Path) -> tuple[list, np.ndarray, np.ndarray]:
@@ -129,7 +228,8 @@ def _read_leaf(place: Path) -> tuple[list, np.ndarray, np.ndarray]:
 
 def from_pfllib(folder, *, network: str = "") -> Task:
     """Make a task of a folder of PFLlib (arXiv:2312.04992): train/0.npz, train/1.npz, ... and test/0.npz, ..., whose
-    clients are those of partition `natural`; all test examples together are the test set.
+    clients are those of partition `natural`; all test examples together are the test set, and a run reports each
+    client's accuracy on its own.
 
     The files hold pickles; nothing but arrays is made of them, so that a file of others runs no code.
 
@@ -141,6 +241,7 @@ def from_pfllib(folder, *, network: str = "") -> Task:
         InputError: names the file that cannot be read.
     """
     parts: list[np.ndarray] = []
+    users: dict[str, np.ndarray] = {}
     for split in ("train", "test"):
         files = list(Path(folder, split).glob("*.npz"))
         if not files or not all(file.stem.isdecimal() for file in files):
@@ -151,9 +252,8 @@ def from_pfllib(folder, *, network: str = "") -> Task:
             np.concatenate([x for _, x, _ in shards]),
             np.concatenate([y for *_, y in shards]),
         ]
-        if split == "train":
-            users = np.concatenate([np.full(len(y), client) for client, _, y in shards])
-    return from_arrays(*parts, users=users, network=network)
+        users[split] = np.concatenate([np.full(len(y), client) for client, _, y in shards])
+    return from_arrays(*parts, users=users["train"], test_users=users["test"], network=network)
 
 
 class _ArraysOnly(pickle.Unpickler):

@@ -96,10 +96,11 @@ def from_csv(
             )
     if not x[0]:
         raise InputError(f"{path} has no column besides {' and '.join(required)}")
-    users = as_names(f"{path}: column {client}", tables[0].column(client)) if client else None
+    users = [as_names(f"{t.path}: column {client}", t.column(client)) for t in tables if client]
     values = [np.stack(columns, 1) for columns in x]
     rest = (values[1], y[1]) if test is not None else ()
-    return from_arrays(values[0], y[0], *rest, users=users, network=network)
+    names = dict(zip(("users", "test_users"), users, strict=False))
+    return from_arrays(values[0], y[0], *rest, **names, network=network)
 
 
 class _Table:
