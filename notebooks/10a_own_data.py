@@ -17,23 +17,26 @@
 # :needs: the package, installed from a clone
 # ```
 #
-# You have data, a network, or an idea of whom to ask. Each is one short file, and an option names it. Copy four files from
-# `examples/own` into a folder of yours, change what is yours, and train:
+# You have data, a network, or an idea of whom to ask. Each of them is one short file, and an option of the command names the file. Copy four
+# files from `examples/own` into a folder of yours, change what is yours, and train:
 #
 # ```bash
 # fedstas run --task my_data.py --network my_network.py --partition my_clients.npy --method my_design.py \
 #     --clients-per-round 5 --rounds 30 --lr 0.1 --out mine.parquet
 # ```
 #
-# If the run is killed, give the same command again: it goes on where it was.
+# If the run is killed, give the same command again, and the run goes on where it was.
 #
-# This page shows the files. Then it records, compares and draws runs with them. Name your own files, and you get the same page
-# about yours:
+# The first half of this page is a collection of recipes: one for each form of data, then one each for clients, a network and a design. The second half
+# records runs with these files, compares the designs and draws the curves. Name your own files, and you get the same page about yours:
 #
 # ```bash
 # fedstas chapter own_data -p task my_data.py -p network my_network.py \
 #     -p partition my_clients.npy -p method my_design.py --open
 # ```
+#
+# If you would rather keep your own training loop, {doc}`10b_own_loop` is the page for you. The simulator trains classifiers by cross-entropy, so
+# regression and losses of your own belong there, too.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -52,9 +55,14 @@ import sys
 from pathlib import Path
 from textwrap import fill
 
+import numpy as np
+import torch
+from sklearn.datasets import load_breast_cancer
+from torch.utils.data import TensorDataset
+
 from companion import ch10a, chapters, plots, records, sweeps
 from companion.pages.prose import expect, glue_figure, glue_values
-from fedstas import methods, partition as partitions, tasks
+from fedstas import methods, partition as partitions, simulation, tasks, user_data
 from fedstas.errors import InputError
 
 s = chapters.settings("10a_own_data", globals())
@@ -63,8 +71,21 @@ plots.set_page_style()
 # %% [markdown]
 # ## How do you bring your data?
 #
-# With a function that returns a `Task`. From arrays it is one line. The examples come first, in whatever shape your network takes. Then come
-# their labels, counted from 0. Give a test set too, or every fifth example of each class is held back.
+# You write a function without arguments that returns a `Task`, and a reader of the module `user_data` makes the task in one line. Readers
+# check the data before anything trains, and refuse in one sentence what they would misread.
+#
+# | Your data | Reader | Whose an example is |
+# | --- | --- | --- |
+# | arrays, tensors, lists, columns of pandas | `from_arrays` | `users=`, one for each example |
+# | a table | `from_csv` | `client=`, the name of a column |
+# | a folder of images | `from_folder` | `client="folder"`, or a pattern in the file's name |
+# | a `Dataset` of torch or torchvision | `from_dataset` | `users=`, one for each example |
+# | a `Dataset` of Hugging Face | `from_hugging_face` | `client=`, the name of a column |
+# | LEAF's JSON | `from_leaf` | its users |
+# | PFLlib's files | `from_pfllib` | a file for each client |
+#
+# Without a test set, every fifth example of each class is held back. This page's own task is made of arrays. The examples come first, in whatever
+# shape your network takes, and then their labels, counted from 0:
 
 # %% tags=["remove-input"]
 ch10a.show_file(s.task)
@@ -76,22 +97,75 @@ print(f"{data.name}: {data.classes} classes, examples of shape {shape}")
 print(f"{len(data.train_y)} examples to train on, {len(data.test_y)} to test")
 
 # %% [markdown]
-# A table needs only the name of the column that is to be predicted. Images need only their folder, `FOLDER/CLASS/IMAGE`:
+# For the other readers we wrote the same tumours into a folder in each form, with twenty clinics as clients and with test examples of each clinic.
+#
+# **A table** needs the name of the column that is to be predicted. Columns of words are named in `words=`, and become columns of 0 and 1. Empty cells are
+# refused, or marked with `missing="indicate"`. `sep=";"`, `decimal=","` and `encoding="latin-1"` read what spreadsheets write.
 
-# %% tags=["remove-input"]
-ch10a.show_file("examples/own/my_table.py")
+# %% tags=["remove-cell"]
+ch10a.write_forms("mine")
 
-# %% tags=["remove-input"]
-ch10a.show_file("examples/own/my_images.py")
+
+# %%
+def describe(task):
+    users = 0 if task.users is None else len(set(task.users))
+    shape = tuple(task.train_x.shape[1:])
+    print(f"{len(task.train_y)} + {len(task.test_y)} examples of shape {shape}, {users} users")
+
+
+table = user_data.from_csv("mine/patients.csv", "diagnosis", "mine/later.csv", client="clinic")
+describe(table)
+
+# %% [markdown]
+# **Images** lie in folders, `FOLDER/CLASS/IMAGE`, with or without folders `train` and `test` above them. Here folders of clients are above the classes. A pattern
+# such as `client="patient([0-9]+)"` finds the client in a path instead.
+
+# %%
+describe(user_data.from_folder("mine/pictures", size=8, client="folder"))
+
+# %% [markdown]
+# **A `Dataset` of torch or torchvision** is read once, item by item, so leave out random augmentation.
+
+# %%
+x, y = load_breast_cancer(return_X_y=True)
+mine = TensorDataset(torch.tensor(x / x.max(0)), torch.tensor(y))
+describe(user_data.from_dataset(mine, users=np.arange(len(y)) % 20))
+
+# %% [markdown]
+# **A `Dataset` of Hugging Face** may have splits; `test`, or else `validation`, is the test set. The reader needs the library, `pip install "fedstas[datasets]"`,
+# which the environment of this book lacks. So this code is the only one on the page that is not executed here; tests execute the reader.
+#
+# ```python
+# from datasets import load_dataset
+#
+# data = load_dataset("csv", data_files={"train": "patients.csv", "test": "later.csv"})
+# task = user_data.from_hugging_face(data, "diagnosis", ["mean radius", "mean texture"], client="clinic")
+# ```
+#
+# **LEAF and PFLlib** write files of their own. Their clients come with the data. PFLlib's files are pickles, of which only arrays are read, so a file from
+# somebody else runs no code.
+
+# %%
+leaf = user_data.from_leaf("mine/leaf/train.json", "mine/leaf/test.json")
+pfllib = user_data.from_pfllib("mine/pfllib")
+describe(leaf)
+describe(pfllib)
+
+# %% tags=["remove-cell"]
+same = [
+    torch.bincount(task.train_y[task.users == 7]).sum().item() for task in (table, leaf, pfllib)
+]
+expect("the same tumours into a folder in each form", len(set(same)) == 1, clinic_7=same)
 
 # %% [markdown]
 # ## Whose is which example?
 #
-# An array in a file says it, one client for each training example. There are three other ways:
+# An array in a file says whose each training example is, in their order. There are four other ways:
 #
 # - `clients.csv:clinic` reads a column of a table.
-# - `natural` uses what the task knows already, if it was made with `client=` or `users=`.
-# - `iid`, `dirichlet` and the other partitions deal your data out for you.
+# - `clients.json` holds the indices of each client's examples, as `{"ana": [0, 4], "ben": [1, 2, 3]}`.
+# - `natural` uses what the task knows already, if it was made with `client=` or `users=`, or read from LEAF or PFLlib.
+# - `iid`, `dirichlet`, `shards`, `k_classes` and the other partitions deal your data out for you.
 
 # %% tags=["remove-input"]
 ch10a.show_file(s.partition)
@@ -118,11 +192,42 @@ glue_figure("ch10a_who", ch10a.draw_class_counts(federation.label_counts))
 # ```{provenance} How this figure was made
 # ```
 #
+# ## How does each client fare?
+#
+# Where clients have test examples of their own, a run reports how accurate the model is for each of them. The readers of files with a test set know whose
+# its examples are; to `from_arrays` you tell it with `test_users=`. The columns `own_test_accuracy` and `own_test_worst_decile` are the mean over clients and the mean over
+# the tenth of them that the model serves worst. `fedstas run` prints both.
+
+# %%
+clinics = partitions.make(
+    "natural", pfllib.train_y, users=pfllib.users, test_users=pfllib.test_users
+)
+fair = methods.get("fedstas-least-variance", lr=0.1)
+history = simulation.run(pfllib, clinics, fair, rounds=s.rounds, clients_per_round=5, seed=s.seed)
+print(
+    history.frame[["round", "test_accuracy", "own_test_accuracy", "own_test_worst_decile"]].iloc[
+        -1:
+    ]
+)
+print("the first ten clinics:", history.client_accuracies[:10].round(2))
+
+# %% tags=["remove-cell"]
+accuracies = history.client_accuracies
+expect(
+    "the mean over clients and the mean over the tenth of them that the model serves worst",
+    bool(np.isclose(history.frame["own_test_accuracy"].iloc[-1], accuracies.mean()))
+    and bool(
+        np.isclose(history.frame["own_test_worst_decile"].iloc[-1], np.sort(accuracies)[:2].mean())
+    ),
+    accuracies=accuracies.tolist(),
+)
+
+# %% [markdown]
 # ## How do you bring your network?
 #
-# With a function of the task that returns a torch module. It is tried before it trains. It must give one number for each class, and the
-# same numbers each time: so no dropout and no batch normalisation. Without the option you get a perceptron, or a small convolutional
-# network where the images are 3 x 32 x 32.
+# You write a function of the task that returns a torch module. The module is tried before it trains: it must give one number for each class, and the
+# same numbers each time, so dropout and batch normalisation are refused. A network with either belongs in {doc}`your own loop <10b_own_loop>`. Without the option you get a
+# perceptron, or a small convolutional network where the images are 3 x 32 x 32.
 
 # %% tags=["remove-input"]
 ch10a.show_file(s.network)
@@ -130,8 +235,8 @@ ch10a.show_file(s.network)
 # %% [markdown]
 # ## How do you bring your design?
 #
-# As a frozen dataclass with a method `draw`. It is handed a `view`, which is what the server may ask: `view.sizes`, `view.gradients(9)`,
-# `view.last_updates()`. You pay for what you ask. `fedstas audit my_design.py` says in a minute whether the design is unbiased,
+# A design is a frozen dataclass with a method `draw`. The method is handed a `view`, which is what the server may ask: `view.sizes`, `view.gradients(9)`,
+# `view.last_updates()`. A run is charged for what its design asks. `fedstas audit my_design.py` says in a minute whether the design is unbiased,
 # and where it breaks.
 
 # %% tags=["remove-input"]
@@ -141,7 +246,7 @@ ch10a.show_file(s.method)
 # ## How do you record runs?
 #
 # A `Run` names the files as the command does. `sweeps.make` takes a list of runs and records those that the folder `runs` does not
-# have yet. You may stop it and start it again; `jobs=2` makes two runs at a time.
+# have yet, so you may stop it and start it again. With `jobs=2` two runs are made at a time.
 
 # %%
 names = list(dict.fromkeys(["md", "fedstas-least-variance", s.method]))
@@ -168,7 +273,7 @@ assert not failures, failures
 # %% [markdown]
 # ## Which design was better?
 #
-# Read the column *against md*. It is taken seed by seed, so that a lucky deal of the data helps nobody. An interval that holds 0
+# Read the column *against md*. Its differences are taken seed by seed, so a lucky deal of the data helps no design. An interval that contains 0
 # decides nothing yet: record more seeds. Only runs of one task, one network and one partition stand in one table.
 
 # %%
@@ -188,12 +293,12 @@ glue_figure("ch10a_curves", ch10a.draw_curves(frame))
 # ```{provenance} How this figure was made
 # ```
 #
-# On the command line, `fedstas leaderboard runs` prints the table. `fedstas compare runs theirs` holds your runs against somebody else's.
+# On the command line, `fedstas leaderboard runs` prints the table, and `fedstas compare runs theirs` compares your runs with somebody else's.
 #
 # ## Can you make a run again?
 #
-# Yes, while your files are where they were. A record knows the SHA-256 of each, and from it the run is made again, bit for bit. Change a
-# file, and it is another run.
+# Yes, while your files are where they were. A record holds the SHA-256 of each file, and from the record the run is made again, bit for bit. A changed
+# file makes another run.
 
 # %%
 specs = (s.task, s.network, s.partition, s.method)
@@ -210,7 +315,7 @@ expect("the run is made again, bit for bit", again.tolist() == before.tolist())
 # %% [markdown]
 # ## What if something does not fit?
 #
-# You are told before anything trains: in one sentence, and with the line where there is one.
+# You are told before anything trains, in one sentence, which names the line of your file where there is one.
 
 # %%
 Path("runs/their_network.py").write_text(
@@ -229,11 +334,17 @@ for attempt in (
 # %% [markdown]
 # ## How do you compare designs fairly?
 #
-# By the protocol: every design is tuned, and compared at equal cost ({doc}`/protocol`). It takes your files too. Copy `book/protocol.yml`. In a
-# setting name your `task`, `partition` and `network`, and say how many `clients` there are. Set `rounds`, and `megabytes` to what so many
-# rounds send; leave out `longer`. The dry run says how many runs it takes:
+# Compare them by the protocol, which tunes every design and compares all of them at equal cost ({doc}`/protocol`). The protocol takes your files too. Copy
+# `book/protocol.yml`. In a setting name your `task`, `partition` and `network`, and say how many `clients` there are. Set `rounds`, and `megabytes` to what so many
+# rounds send; leave out `longer`. The dry run says how many runs the comparison takes:
 #
 # ```bash
 # fedstas arena my_design.py --file my_protocol.yml --setting mine --dry-run
 # fedstas arena my_design.py --file my_protocol.yml --setting mine
 # ```
+#
+# ## What are the limits?
+#
+# The simulator trains classifiers by cross-entropy. Regression and losses of your own do not fit into it without a second copy of its parts: the derivatives of its
+# default network are written by hand for cross-entropy, accuracy and F1 are what it measures, and both its partitions and the designs that ask for label
+# counts need classes. `fedstas.Cohorts` knows no loss at all, so {doc}`your own loop <10b_own_loop>` has no such limit.

@@ -17,8 +17,8 @@
 # :needs: the package alone; the page itself is executed from a clone
 # ```
 #
-# You have a training loop already. `fedstas.Cohorts` tells it in each round which clients train, and how much each update counts.
-# The model, the optimiser, the data and the devices stay yours. Every design of this book can be named:
+# You have a training loop already. `fedstas.Cohorts` tells your loop in each round which clients train, and how much each update counts.
+# The model, the optimiser, the loss, the data and the devices stay yours. Every design of this book can be named:
 #
 # ```python
 # from fedstas import Cohorts
@@ -32,10 +32,11 @@
 #             model += float(weight) * update
 # ```
 #
-# Two functions are yours. `gradient` returns the gradient of a client's mean loss at the current model. `train` returns an *update*: the
-# client's trained model minus the model that it started from. Clients have numbers, which are their places in `sizes`.
+# Two functions are yours. `gradient` returns the gradient of a client's mean loss at the current model. `train` returns an *update*, which is the
+# client's trained model minus the model that it started from. A client's number is its place in `sizes`.
 #
-# This page runs that loop, stops and resumes it, and shows what to do when clients are silent, come or go.
+# `pip install` of the package's wheel is enough: numpy, scipy and scikit-learn are needed, PyTorch only if your model needs it. This page runs that loop, stops and
+# resumes it, and shows what to do when clients are silent, come or go. Then it shows the loop in torch, with regression, in a Flower app, and with a design of your own.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -49,6 +50,7 @@ rounds: int = 40  # rounds of a run
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import fill
 
 import numpy as np
@@ -65,8 +67,8 @@ s = chapters.settings("10b_own_loop", globals())
 # %% [markdown]
 # ## What does a whole loop look like?
 #
-# Here is one in numpy, with a linear model of small images of digits. The images are sorted by digit before they are dealt out, so that a
-# client holds one or two digits. The file `examples/own_loop.py` is the same loop.
+# Here is one in numpy, with a linear model of small images of digits. The images are sorted by digit before they are dealt out, so most
+# clients hold one or two digits. The file `examples/own_loop.py` is the same loop.
 
 # %%
 x, y = load_digits(return_X_y=True)
@@ -112,17 +114,16 @@ for name in ("md", "clustered-similarity", "fedstas-least-variance"):
     print(f"{name:24} {accuracy(final[name]):.3f}")
 
 # %% [markdown]
-# The three designs ran in the same loop: only the name changed. One run of each decides nothing about which is better. {doc}`10_which_design` compares
+# The three designs ran in the same loop, and only the name changed. One run of each design cannot decide which is better, so {doc}`10_which_design` compares
 # the designs over many runs.
 #
-# The cohorts are those that the simulator draws for the same seed and the same answers, since it uses the same code. The tests hold the two against each
-# other for fifteen methods.
+# The simulator uses the same code, so it draws the same cohorts for the same seed and the same answers. Tests compare the two for fifteen methods.
 #
 # ## What do you have to give?
 #
 # `sample` takes what a design may ask of the clients. Each argument is an array or a tensor with a row for each client, a list, or a function of a
-# client's number. A function is called only if the design asks, and only for the clients of whom it asks. So the loop above costs MD sampling
-# no gradient at all. `needs` names the arguments that a method uses:
+# client's number. A function is called only if the design asks, and only for the clients that the design asks about. So the loop above computes no gradient
+# at all for MD sampling. `needs` names the arguments that a method uses:
 
 # %% tags=["remove-input"]
 rows: dict = {}
@@ -144,10 +145,10 @@ table(pd.DataFrame(lines, columns=["asks for", "methods"]))
 # | `output_gradients` | the part of its gradient that belongs to the last layer | |
 # | `output_bias` | for all clients: where the last layer's bias is in an update, as `slice(-10, None)` | |
 #
-# Designs that learn from updates, such as `clustered-similarity` and `k-vib`, need no argument: `report` gives them the updates.
+# Designs that learn from updates, such as `clustered-similarity` and `k-vib`, need no argument, because `report` gives them the updates.
 #
-# Least-variance strata ask once, in the first round, because their strata are formed once. Where clients are far away, they need not send a
-# gradient. A client sends 64 numbers, which `chooser.sketch(gradient)` makes, and the server calls `sample(sketches=...)`.
+# Least-variance strata ask once, in the first round, because they are formed once. Clients that are far away need not send a
+# whole gradient: `chooser.sketch(gradient)` makes 64 numbers of it, a client sends these, and the server calls `sample(sketches=...)`.
 
 # %%
 sketched = Cohorts("fedstas-least-variance", sizes=sizes, m=s.clients_per_round, seed=s.seed)
@@ -158,17 +159,22 @@ print(len(sent[0]), "numbers from each client; the first cohort:", first.clients
 # %% [markdown]
 # ## How do you stop and resume?
 #
-# `state_dict` returns numbers, text, lists and dicts. Store it beside your model with `json`, `pickle` or `torch.save`. A resumed run equals the run that
+# `state_dict` returns numbers, text, lists and dicts. Store them beside your model with `json`, `pickle` or `torch.save`, at the end of a round. A resumed run equals the run that
 # was not stopped, bit for bit.
 
 # %%
 before = Cohorts("clustered-similarity", sizes=sizes, m=s.clients_per_round, seed=s.seed)
 half = run(before, np.zeros((64, 10)), s.rounds // 2)
-text = json.dumps(before.state_dict())  # to a file, with your model
+folder = Path("mine")
+folder.mkdir(exist_ok=True)
+(folder / "cohorts.json").write_text(json.dumps(before.state_dict()), encoding="utf-8")
+np.save(folder / "model.npy", half)
 
+# later, in another process
+state = json.loads((folder / "cohorts.json").read_text(encoding="utf-8"))
 after = Cohorts("clustered-similarity", sizes=sizes, m=s.clients_per_round, seed=s.seed)
-after.load_state_dict(json.loads(text))
-resumed = run(after, half, s.rounds - s.rounds // 2)
+after.load_state_dict(state)
+resumed = run(after, np.load(folder / "model.npy"), s.rounds - s.rounds // 2)
 print("equal:", np.array_equal(resumed, final["clustered-similarity"]))
 
 # %% tags=["remove-cell"]
@@ -180,8 +186,8 @@ expect(
 # %% [markdown]
 # ## What if a client does not answer?
 #
-# Put `None` in the place of its update. Its weight is then zero, and the other participants of its stratum stand for it. If nobody of the stratum answers,
-# the other strata do ({doc}`08_federation` explains the rule). If nobody answers at all, all weights are zero and the model stays.
+# Put `None` in the place of its update. The client's weight is then zero, and the other participants of its stratum stand for it. If no client of the stratum answers,
+# the other strata stand for it ({doc}`08_federation` explains the rule). If no client answers at all, all weights are zero and the model stays as it is.
 
 # %%
 chooser = Cohorts("md", sizes=sizes, m=4, seed=s.seed)
@@ -193,8 +199,8 @@ print("without the first answer:", chooser.report(cohort, [None, *updates[1:]]).
 # %% [markdown]
 # ## What if clients come or go?
 #
-# Call `resize` with the sizes of all clients from now on. By default clients keep their numbers, and the last ones are new or have left. If others left, say
-# for each client which number it had before, with `None` for a new one. Strata are made anew in the next round, and last updates stay with their clients.
+# Call `resize` with the sizes of all clients from now on. By default clients keep their numbers, and the last ones are new or have left. If others have left, say
+# for each client which number it had before, with `None` for a new one. Strata are formed anew in the next round, and last updates stay with their clients.
 
 # %%
 after.resize([*sizes, 25, 30])  # two more clients
@@ -204,10 +210,10 @@ print(after)
 # %% [markdown]
 # ## How do you use it with torch?
 #
-# In the same way. Tensors may have any precision and any device, and they may require gradients. A gradient or an update may be a list or a dict of
+# The loop stays the same. Tensors may have any precision and any device, and they may require gradients. A gradient or an update may be a list or a dict of
 # tensors, as `torch.autograd.grad` and `state_dict` return them. The file `examples/own/my_loaders.py` trains a network with
-# batch normalisation and dropout, by Adam, with a `DataLoader` for each client. Some clients are silent, and it resumes from a checkpoint.
-# These are its training of a client, and its loop:
+# batch normalisation and dropout, by Adam, with a `DataLoader` for each client. Some of its clients are silent, and it resumes from a checkpoint.
+# Here are the function that trains a client, and the loop:
 #
 # ```{literalinclude} ../../examples/own/my_loaders.py
 # :pyobject: train
@@ -217,10 +223,58 @@ print(after)
 # :pyobject: main
 # ```
 #
+# ## What if the task is not classification?
+#
+# `Cohorts` sees gradients and updates, and never your loss, so any loss will do. Here a linear model predicts the progression of diabetes a year later, by least
+# squares, and each of thirty clients holds patients of similar age:
+
+# %%
+from sklearn.datasets import load_diabetes
+
+patients, progression = load_diabetes(return_X_y=True)
+patients, progression = 10 * patients, (progression - progression.mean()) / progression.std()
+by_age = np.array_split(np.argsort(patients[:, 0], kind="stable"), 30)
+
+
+def square_gradient(model, k):
+    x, y = patients[by_age[k]], progression[by_age[k]]
+    return x.T @ (x @ model - y) / len(y)
+
+
+def step(model, k):
+    new = model.copy()
+    for _ in range(5):
+        new -= 0.1 * square_gradient(new, k)
+    return new - model
+
+
+model = np.zeros(10)
+ages = Cohorts("fedstas-least-variance", sizes=[len(each) for each in by_age], m=5, seed=s.seed)
+for _ in range(s.rounds):
+    cohort = ages.sample(gradients=lambda k: square_gradient(model, k))
+    updates = [step(model, k) for k in cohort.clients]
+    model = model + ages.report(cohort, updates) @ updates
+explained = 1 - np.mean((patients @ model - progression) ** 2)
+print(f"explained variance after {s.rounds} rounds: {explained:.2f}")
+
+# %% tags=["remove-cell"]
+expect("never your loss, so any loss will do", explained > 0, explained=explained)
+
+# %% [markdown]
+# ## How do you use it in your Flower app?
+#
+# `FedAvgWithDesign` takes the place of Flower's FedAvg in your server, and your clients stay as they are. Inside is the same `Cohorts`. It takes every design that
+# asks for nothing but sizes and updates (`fedstas.flower.plain_methods()` lists them); {doc}`08_federation` shows what nodes of this package can answer in addition. This is a whole app, with
+# Adam and batch normalisation, as `examples/flower/plain_clients.py`. The tests run it in Flower's simulation, which the environment of this book lacks:
+#
+# ```{literalinclude} ../../examples/flower/plain_clients.py
+# :start-at: client, server
+# ```
+#
 # ## What about FedAdam, FedVARP or SCAFFOLD?
 #
-# Their servers do more than add weighted updates, so weights cannot express them. `Cohorts` refuses them and says what to use instead: their client design
-# for the draws, and in your loop what the server does. Here is a server with Adam:
+# Their servers do more than add weighted updates, so weights cannot express them. `Cohorts` refuses them, and says what to use instead: their client design
+# draws the cohorts, and your loop does what their server does. Here is a server with Adam:
 
 # %%
 method = methods.get("fedadam")
@@ -233,13 +287,13 @@ for _ in range(s.rounds):
     model = method.server.step(model, total, moments)
 
 # %% [markdown]
-# Local settings of a method, such as `prox` of `fedprox`, belong to your `train`. Methods that train on a part of the data, such as `fedstas` and
-# `fedsampling`, say on which part: `chooser.examples(cohort)` returns the places of each participant's examples.
+# Local settings of a method, such as `prox` of `fedprox`, belong to your `train`. For methods that train on a part of the data, such as `fedstas` and
+# `fedsampling`, `chooser.examples(cohort)` returns the places of each participant's examples.
 #
 # ## How do you bring a design of your own?
 #
-# A design is a frozen dataclass with a method `draw`. What it asks of its `view` is what your loop is asked for. {doc}`10a_own_data` shows how `fedstas audit`
-# tests it.
+# A design is a frozen dataclass with a method `draw`. Whatever `draw` asks of its `view`, your loop must give. {doc}`10a_own_data` shows how `fedstas audit`
+# tests a design.
 
 
 # %%
@@ -258,7 +312,7 @@ print(chooser.needs, chooser.sample(losses=np.arange(s.clients)).clients)
 # %% [markdown]
 # ## What if something does not fit?
 #
-# You are told in one sentence, and nothing has changed: the same call can be made again with the right values.
+# You are told in one sentence, and the chooser's state has not changed, so the same call can be made again with the right values.
 
 # %%
 chooser = Cohorts("fedstas-least-variance", sizes=sizes, m=s.clients_per_round)
@@ -277,12 +331,17 @@ for attempt in (
         print(fill(f"- {error}", 79, subsequent_indent="  "))
 
 # %% [markdown]
+# ## What are the limits?
+#
+# `Cohorts` weighs updates; it does not audit what your `train` does. It simulates private size reports from the sizes that your loop knows, so it protects nobody's
+# size. Designs that need to know the network, such as `hics-fl`, must be told where the last layer's bias is.
+#
 # ## Where does one go from here?
 #
-# - Your data, your network or your design in the simulator: {doc}`10a_own_data`.
-# - Clients on machines of their own, by Flower: {doc}`08_federation`, and `examples/flower` in a clone; it has a strategy for clients that you have, too.
-# - Which design to take: {doc}`10_which_design`.
-# - Every argument and error: {doc}`/api`, which opens with `Cohorts`.
+# - {doc}`10a_own_data` brings your data, your network or your design into the simulator.
+# - {doc}`08_federation` runs clients on machines of their own, by Flower; `examples/flower` in a clone has the files.
+# - {doc}`10_which_design` says which design to take.
+# - {doc}`/api` opens with `Cohorts`, and has every argument and error.
 #
 # ```{provenance} How the page was made
 # ```

@@ -52,6 +52,17 @@ def builder_of(**glued) -> slides.SlideBuilder:
     return slides.SlideBuilder(slides.SlideMarkdown({}, {}), glued)
 
 
+def test_a_title_shows_the_goals_or_what_fits_and_the_notes_have_the_rest():
+    answer, goals, rest = "The answer is no.", "At the end you will know\n- this;\n- that.", "More."
+    assert slides.split_opening(f"{answer}\n\n{goals}\n\n{rest}") == (f"{goals}\n\n{rest}", answer)
+    long = "word " * 100
+    assert slides.split_opening(f"{long}\n\n{long}\n\n{rest}") == (long, f"{long}\n\n{rest}")
+    builder = builder_of()
+    builder.read(myst.parse(f"# Is it so?\n\n{answer}\n\n{goals}"))
+    (slide,) = builder.finish()
+    assert answer in slide.notes and answer not in slide.body and "that" in slide.body
+
+
 def test_tables_become_slides_and_long_ones_are_cut():
     builder = builder_of(t={"text/html": "<table><tr><td>7</td></tr></table>"})
     long = "| a |\n|---|\n" + "".join(f"| {k} |\n" for k in range(slides.MAX_ROWS + 3))

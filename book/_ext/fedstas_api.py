@@ -261,10 +261,16 @@ class Page:
 
 
 class Api(SphinxDirective):
-    """The directive `api`: first the modules that are named, then the others of their package."""
+    """The directive `api`: first the modules that are named, then (unless `only` is set) the others of their package, but
+    for those that `without` names."""
 
     has_content = True
-    option_spec = {"package": directives.unchanged, "brief": directives.flag}  # noqa: RUF012
+    option_spec = {  # noqa: RUF012 (docutils' own form)
+        "package": directives.unchanged,
+        "brief": directives.flag,
+        "only": directives.flag,
+        "without": directives.unchanged,
+    }
 
     def run(self):
         available = modules(self.options.get("package", ""))
@@ -276,7 +282,10 @@ class Api(SphinxDirective):
         render = page.brief if "brief" in self.options else page.section
         for module in available.values():
             self.env.note_dependency(str(module.path))
-        return [render(available[name]) for name in dict.fromkeys([*first, *available])]
+        others = [] if "only" in self.options else list(available)
+        without = self.options.get("without", "").split()
+        names = dict.fromkeys([*first, *others])
+        return [render(available[name]) for name in names if name not in without]
 
 
 def setup(app):

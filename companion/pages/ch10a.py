@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from pathlib import Path
 
@@ -32,6 +34,58 @@ def show_file(spec: str) -> Markdown:
     )
     text = "\n".join([*lines[:MAX_LINES], "..."] if len(lines) > MAX_LINES else lines)
     return Markdown(f"```python\n{text}\n```")
+
+
+def write_forms(folder: str | Path) -> None:
+    """Write 569 tumours of twenty clinics in the forms that the readers take, and some images of digits.
+
+    Every fifth tumour of a clinic is a test example. The files are `patients.csv` and `later.csv` (the test examples),
+    `leaf/train.json` and `leaf/test.json`, `pfllib/train/0.npz` and so on, and `pictures/CLIENT/CLASS/IMAGE`.
+    """
+    from PIL import Image
+    from sklearn.datasets import load_breast_cancer, load_digits
+
+    folder, data = Path(folder), load_breast_cancer()
+    x = ((data.data - data.data.min(0)) / np.ptp(data.data, axis=0)).astype(np.float32)
+    clinics = np.argsort(np.argsort(x[:, 0], kind="stable")) * 20 // len(x)  # by size of the tumour
+    for clinic in range(20):
+        rows = np.flatnonzero(clinics == clinic)
+        is_test = np.arange(len(rows)) % 5 == 4
+        for split, chosen in (("train", rows[~is_test]), ("test", rows[is_test])):
+            (folder / "pfllib" / split).mkdir(parents=True, exist_ok=True)
+            content = {"x": x[chosen], "y": data.target[chosen]}
+            np.savez_compressed(folder / "pfllib" / split / f"{clinic}.npz", data=content)  # type: ignore[arg-type]
+    _write_tables(folder, x, data.target, clinics, data.feature_names)
+    digits = load_digits()
+    for place in range(90):
+        digit = digits.target[place]
+        file = folder / "pictures" / f"writer{place % 3}" / f"digit{digit}" / f"{place}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((digits.images[place] * 15).astype(np.uint8)).save(file)
+
+
+def _write_tables(folder: Path, x, y, clinics, names) -> None:
+    """Write the table and the JSON of `write_forms`, whose test examples are every fifth of a clinic."""
+    (folder / "leaf").mkdir(exist_ok=True)
+    rank = np.array([np.count_nonzero(clinics[:i] == clinics[i]) for i in range(len(clinics))])
+    for table, split, chosen in (
+        ("patients.csv", "train", np.flatnonzero(rank % 5 != 4)),
+        ("later.csv", "test", np.flatnonzero(rank % 5 == 4)),
+    ):
+        with (folder / table).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([*names, "diagnosis", "clinic"])
+            for row in chosen:
+                words = ("malignant", "benign")[y[row]], f"clinic {clinics[row]:02}"
+                writer.writerow([*(f"{value:.6g}" for value in x[row]), *words])
+        users = [f"clinic {k:02}" for k in range(20)]
+        rows = [chosen[clinics[chosen] == k] for k in range(20)]
+        user_data = {
+            user: {"x": x[of_user].astype(float).tolist(), "y": y[of_user].tolist()}
+            for user, of_user in zip(users, rows, strict=True)
+        }
+        leaf = {"users": users, "num_samples": [len(r) for r in rows], "user_data": user_data}
+        (folder / "leaf" / f"{split}.json").write_text(json.dumps(leaf), encoding="utf-8")
 
 
 def draw_class_counts(counts: np.ndarray) -> Figure:

@@ -21,6 +21,8 @@ from companion.teach import teaching
 from fedstas.errors import InputError
 
 MAX_BOX = 900  # characters of a box that fit a slide; all of a longer one is in the notes
+MAX_OPENING = 700  # characters of a chapter's first paragraphs that fit its title's slide
+GOALS = "At the end you will know"  # with which the paragraph begins that such a slide shows
 MAX_ROWS = 12  # rows of a table that fit a slide; the notes count the others
 MAX_VERDICTS = 2  # on the slides of a session
 MAX_TITLE = 90  # characters of a caption's first sentence that fit a title
@@ -339,6 +341,9 @@ class SlideBuilder:
             return
         opening = self.section == self.chapter
         if self.section in SHOWN_SECTIONS or (opening and not self.slides):
+            if opening:
+                text, rest = split_opening(text)
+                self.notes += [rest] if rest else []
             self.add(text, "title" if opening else "text")
             for block in self.held_back:
                 self.add_box(block)
@@ -462,6 +467,20 @@ def first_sentence(caption: str) -> str:
     first = re.match(r"(?!Left|Right|Top|Bottom|Above|Below)(.+?)\.(?=\s+[A-Z(]|$)", caption)
     fits = first and len(first[1]) <= MAX_TITLE and first[1].count("$") % 2 == 0
     return first[1] if fits else ""
+
+
+def split_opening(text: str) -> tuple[str, str]:
+    """Return which paragraphs of a chapter's opening its title's slide shows, and the others, for the notes.
+
+    Shown are those from `GOALS` on, or without it from the first on, as many as fit. An answer that stands before the goals
+    is not given away before the vote.
+    """
+    paragraphs = text.split("\n\n")
+    first = next((i for i, each in enumerate(paragraphs) if each.startswith(GOALS)), 0)
+    last = first + 1
+    while last < len(paragraphs) and len("\n\n".join(paragraphs[first : last + 1])) <= MAX_OPENING:
+        last += 1
+    return "\n\n".join(paragraphs[first:last]), "\n\n".join(paragraphs[:first] + paragraphs[last:])
 
 
 STYLE = """
