@@ -657,7 +657,7 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 read_off = [float(chance) for chance in theory.mode_attack(M, alpha, 20)]
 for j in (1, 5, 10, 20):
     epsilon_spent = j * math.log(ratio)
-    print(f"{j:2} reports: epsilon {epsilon_spent:4.1f}, read off: {read_off[j]:.0%}")
+    print(f"reports: {j:2}, epsilon {epsilon_spent:4.1f}, read off: {read_off[j]:.0%}")
 
 # %% tags=["remove-input"]
 glue_values("ch3", attack_1=100 * read_off[1], attack_20=100 * read_off[20])
@@ -950,7 +950,7 @@ print("ratio with clip at M:  ", largest_ratio(fakes, range(1, M + 1)))
 print("ratio with clip at M-1:", largest_ratio(fakes, range(1, M)))
 for j in (1, 10, 99):
     hidden = float((1 - alpha) ** j)
-    print(f"{j:2d} fresh reports: still hidden with probability {hidden:.2g}")
+    print(f"fresh reports: {j:2d}, still hidden with probability {hidden:.2g}")
 
 # %% [markdown]
 # ````{solution-end}

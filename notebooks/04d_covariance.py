@@ -453,7 +453,7 @@ expect("Coins are noisier for the median", min(medians.values()) > 1, **medians)
 # ```
 #
 # Coins are noisier for the median of {glue:text}`ch4d_shards` clients: {glue:text}`ch4d_before:.2f` times a fixed number's variance before training,
-# {glue:text}`ch4d_after:.2f` times after it. At most it is {glue:text}`ch4d_before_most:.1f` and {glue:text}`ch4d_after_most:.1f` times. Coins win almost nowhere.
+# {glue:text}`ch4d_after:.2f` times after it. At most it is {glue:text}`ch4d_before_most:.2f` and {glue:text}`ch4d_after_most:.2f` times. Coins win almost nowhere.
 # A client with few classes has a large mean gradient, since the common model is not its own: non-identical data are where coins cost most. Averaging over
 # what the coins kept removes the common part.
 #

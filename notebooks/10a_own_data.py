@@ -209,7 +209,7 @@ print(
         -1:
     ]
 )
-print("the first ten clinics:", history.client_accuracies[:10].round(2))
+print("the five clinics served worst:", np.sort(history.client_accuracies)[:5].round(2))
 
 # %% tags=["remove-cell"]
 accuracies = history.client_accuracies
