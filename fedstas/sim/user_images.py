@@ -56,8 +56,8 @@ def from_folder(path, size: int = 32, *, client: str | None = None, network: str
     if test_classes != classes:
         have = f"the classes {', '.join(test_classes)}, not {', '.join(classes)}"
         raise InputError(f"{test} has {have}")
-    names = {"users": users, "test_users": test_users}
-    return from_arrays(x, y, test_x, test_y, **names, network=network)
+    whose: dict = {"users": users, "test_users": test_users}
+    return from_arrays(x, y, test_x, test_y, **whose, network=network)
 
 
 def _client_pattern(client: str | None) -> Callable[[str], re.Match | None] | None:

@@ -99,8 +99,8 @@ def from_csv(
     users = [as_names(f"{t.path}: column {client}", t.column(client)) for t in tables if client]
     values = [np.stack(columns, 1) for columns in x]
     rest = (values[1], y[1]) if test is not None else ()
-    names = dict(zip(("users", "test_users"), users, strict=False))
-    return from_arrays(values[0], y[0], *rest, **names, network=network)
+    whose: dict = dict(zip(("users", "test_users"), users, strict=False))
+    return from_arrays(values[0], y[0], *rest, **whose, network=network)
 
 
 class _Table:
