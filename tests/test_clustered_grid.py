@@ -31,6 +31,7 @@ def test_sizes_have_the_papers_shares_and_total_for_any_number_of_clients():
 
 def test_one_setting_changes_at_a_time_with_the_learning_rates_of_the_paper():
     runs = [r for r in experiments.runs("clustered-cifar10", "paper") if r.seed == 0]
+    # Concentration, clients, participants, local steps, mu of FedProx, measure of similarity.
     usual = (0.01, 100, 10, 100, 0.0, "arccos")
     settings, settings_by_rate = [], {}
     for r in runs:
@@ -39,6 +40,7 @@ def test_one_setting_changes_at_a_time_with_the_learning_rates_of_the_paper():
         of_method = o["steps"], o.get("prox", 0.0), o.get("measure", "arccos")
         setting = (r.concentration, r.clients, r.clients_per_round, *of_method)
         changed = [k for k in range(6) if setting[k] != usual[k]]
+        # Two change together where the number of clients does: half of 10, or a tenth of 500, take part.
         cohort_changed = changed == [1, 2] and setting[1:3] in ((10, 5), (500, 50))
         assert len(changed) <= 1 or cohort_changed
         settings.append(setting)

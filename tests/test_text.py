@@ -174,7 +174,8 @@ POSTS = {
 def test_newsgroups_come_from_scikit_learn_by_author_without_headers(tmp_path, monkeypatch):
     def fetch_posts(data_home, subset, shuffle, n_retries, remove=()):
         assert (data_home, shuffle) == (str(tmp_path), False)
-        data = POSTS[subset][bool(remove)]
+        whole, without_headers = POSTS[subset]
+        data = without_headers if remove else whole
         return SimpleNamespace(data=data, target=np.arange(len(data)))
 
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fetch_posts)

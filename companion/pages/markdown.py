@@ -11,12 +11,8 @@ from typing import Any
 
 from companion.pages import citations, myst, parameters
 
-OMITTED = (
-    "provenance",
-    "solution-end",
-    "ledger-bar",
-    "ledger-core",
-)  # directives of which nothing is written
+# Directives of which nothing is written.
+OMITTED = ("provenance", "solution-end", "ledger-bar", "ledger-core")
 AS_WRITTEN = ("fence", "code_block", "math_block", "html_block")
 CITATION = ("cite:p", "cite:t")
 REFERENCES = ("numref", "prf:ref", "ref", "eq")

@@ -110,6 +110,7 @@ METHODS = {  # colour and dash; related methods share a colour, and others have 
     "mifa": ("#661100", "--"),
     "centralised": (BLACK, ":"),
 }
+# Tol's muted scheme.
 UNLISTED_COLOURS = (
     "#117733",
     "#44AA99",
@@ -117,7 +118,7 @@ UNLISTED_COLOURS = (
     "#DDCC77",
     "#CC6677",
     "#AA4499",
-)  # Tol's muted scheme
+)
 VARIANT_DASHES = {"every 10 rounds": "--", "from updates": ":", "L2": ":", "L1": "-."}
 
 

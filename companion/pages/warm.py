@@ -22,11 +22,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 ADDRESS = "FEDSTAS_WARM"  # environment variable: the path of the server's socket
-THREADS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-)  # libraries read them when they are imported
+# Environment variables that libraries read when they are imported.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PRELOADED = (
     "torch",
     "pandas",

@@ -134,9 +134,8 @@ def client_app(load: Callable[[Context], Local], mods=None) -> ClientApp:
                     )
             except InputError:
                 raise
-            except (
-                Exception
-            ) as error:  # the text is not sent: it may contain a shape, and with it the size
+            except Exception as error:
+                # The text is not sent: it may contain a shape, and with it the size.
                 log(ERROR, "the client failed", exc_info=error)
                 raise RuntimeError(f"the client failed ({type(error).__name__})") from None
             finally:

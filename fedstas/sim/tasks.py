@@ -52,6 +52,7 @@ NETWORKS = (
 )
 PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
+EXAMPLE_KEYS, LABEL_KEYS = KEYS[::2], KEYS[1::2]
 VALIDATION = "-validation"  # the end of a task's name, for a task to tune on: see `hold_out`
 VALIDATION_SHARE = 0.1
 TEST_EVERY = 5  # without a test set, every fifth example of each class is a test example
@@ -112,7 +113,7 @@ class Task:
                 f"use {' or '.join(self.networks)}"
             )
         object.__setattr__(self, "network", self.network or self.networks[0])
-        for key in KEYS[::2] if self.kind == "documents" else ():
+        for key in EXAMPLE_KEYS if self.kind == "documents" else ():
             x = getattr(self, key)
             if not (x > 0).any(1).all() or not 0 <= x.min() <= x.max() < self.tokens:
                 raise InputError(
@@ -283,7 +284,7 @@ def load(
     else:
         arrays = _digits_arrays() if name == "digits" else _image_arrays(name, folder)
     if name in frozen_features.TASKS:
-        labels = array_digests({k: arrays[k] for k in KEYS[1::2]})
+        labels = array_digests({k: arrays[k] for k in LABEL_KEYS})
         digest = frozen_features.digest(DIGESTS[frozen_features.TASKS[name][0]], labels)
     else:
         digest = _combine(array_digests(arrays))
@@ -480,8 +481,8 @@ def _feature_arrays(name: str, root: Path) -> dict[str, np.ndarray]:
             )
     else:
         backbone, images = frozen_features.load_backbone(name), _image_arrays(source, root)
-        arrays = {k: images[k] for k in KEYS[1::2]}
-        for key in KEYS[::2]:
+        arrays = {k: images[k] for k in LABEL_KEYS}
+        for key in EXAMPLE_KEYS:
             title = f"{source}-features, {key.removesuffix('_x')}"
             arrays[key] = frozen_features.extract(backbone, images[key], title)
         if wrong := _wrong_features(source, arrays):
@@ -541,10 +542,8 @@ def _mismatch(name: str, key: str, array: np.ndarray) -> str:
 def _read_npz(path: Path, keys: tuple[str, ...] = KEYS) -> dict[str, np.ndarray]:
     """Read the arrays of a data file."""
     try:
-        with (
-            path.open("rb") as raw,
-            zipfile.ZipFile(raw),
-        ):  # np.load does not close a damaged file that it opens itself
+        # np.load does not close a damaged file that it opens itself.
+        with path.open("rb") as raw, zipfile.ZipFile(raw):
             raw.seek(0)
             with np.load(raw, allow_pickle=False) as file:
                 return {k: file[k] for k in keys}
@@ -552,9 +551,8 @@ def _read_npz(path: Path, keys: tuple[str, ...] = KEYS) -> dict[str, np.ndarray]
         raise DataError(
             f"{path} cannot be read ({error.strerror}): allow it, or set FEDSTAS_DATA to another folder"
         ) from error
-    except (
-        Exception
-    ) as error:  # of many types, from numpy, zipfile and zlib; the remedy is the same
+    except Exception as error:
+        # Of many types, from numpy, zipfile and zlib; the remedy is the same.
         raise DataError(
             f"{path} is damaged or not a data file ({type(error).__name__}): delete it and load again"
         ) from error

@@ -10,7 +10,7 @@ import torch
 
 from fedstas.arrays import as_array, as_names, number_names
 from fedstas.errors import InputError, format_value
-from fedstas.sim.tasks import KEYS, TEST_EVERY, Task, check_tensors, tensors_digest
+from fedstas.sim.tasks import KEYS, LABEL_KEYS, TEST_EVERY, Task, check_tensors, tensors_digest
 
 FLOAT32_STEPS = 256  # a column whose values span fewer steps of float32 is refused
 
@@ -84,7 +84,7 @@ def from_arrays(
         if test_users is not None:  # -1 for a name that no training example has
             places = np.searchsorted(known, test_users).clip(max=len(known) - 1)
             test_users = np.where(known[places] == test_users, places, -1).astype(np.int64)
-    classes = 1 + max(int(tensors[k].max()) if len(tensors[k]) else 0 for k in KEYS[1::2])
+    classes = 1 + max(int(tensors[k].max()) if len(tensors[k]) else 0 for k in LABEL_KEYS)
     check_tensors(**tensors, classes=classes, users=users, test_users=test_users)
     digest = tensors_digest(tensors, users)
     names = {"users": users, "test_users": test_users}
@@ -96,9 +96,8 @@ def _number_users(users, test_users) -> dict[str, np.ndarray]:
     names = {"users": as_names("users", users)}
     if test_users is not None:
         names["test_users"] = as_names("test_users", test_users)
-        if (
-            len({each.dtype.kind for each in names.values()}) > 1
-        ):  # in one of them all are plain decimals
+        # In one of them all are plain decimals.
+        if len({each.dtype.kind for each in names.values()}) > 1:
             names = {key: each.astype(str) for key, each in names.items()}
     return names
 

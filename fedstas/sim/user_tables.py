@@ -70,6 +70,7 @@ def from_csv(
         )
         for place in places
     ]
+    # Of `tables`, `labels`, `y`, `x` and `values` the first is of the training table, the second of the test table.
     header = [name for name in tables[0].header if name not in (label, client)]
     for table in tables:
         columns = [name for name in table.header if name not in (label, client)]

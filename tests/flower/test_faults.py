@@ -1,4 +1,7 @@
-"""Rounds in which nodes die, are late, join, or send invalid messages."""
+"""Rounds in which nodes die, are late, join, or send invalid messages.
+
+Node 1000 + k has the data of client k.
+"""
 
 import itertools
 import re

@@ -1,4 +1,7 @@
-"""Flower's FedAvg with a design, over clients that know nothing of this package."""
+"""Flower's FedAvg with a design, over clients that know nothing of this package.
+
+Node 1000 + k is client k.
+"""
 
 import re
 import runpy
@@ -28,7 +31,10 @@ START = {"w": np.zeros((2, 3), np.float32), "b": np.ones(2, np.float32)}
 
 
 class Grid(Memory):
-    """Nodes of a plain ClientApp in one process; `asked` holds the nodes that got each message."""
+    """Nodes of a plain ClientApp in one process; `asked` holds, for each sending of messages, the clients that got one.
+
+    In a round the model is sent for training first, and then for evaluation.
+    """
 
     def __init__(self, app, nodes, fault=None):
         super().__init__(None, nodes, fault)
@@ -203,7 +209,8 @@ def test_nodes_come_and_go():
     run(chosen, grid, 3)
     grid.online |= {1008}
     run(chosen, grid, 1)
-    assert grid.asked[-2][-1] == 8 and 1008 not in chosen.cohorts[-1]
+    training = grid.asked[-2]
+    assert training[-1] == 8 and 1008 not in chosen.cohorts[-1]
     grid.online -= {1000, 1001, 1002, 1003}
     run(chosen, grid, 3)
     assert [sorted(each) for each in chosen.cohorts[-3:]] == [[1004, 1005, 1006, 1008]] * 3

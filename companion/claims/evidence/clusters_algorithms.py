@@ -345,9 +345,12 @@ def most_draws_per_client(claim: Claim, *, scheme: Callable = clustered.counts_b
                 "times at most": (counts > 0).sum(0),
             }
         )
+    # Ten draws from 200 examples: the last two clients, of 10 each, have m p_i = 1/2, and fill what the ten others leave
+    # of their rows.
     groups = [[i] for i in range(12)]
     rows_2 = clustered.counts_by_groups([18] * 10 + [10, 10], groups, 10)
-    note = f"Sharp. It is Algorithm 1's alone: under Algorithm 2 a client with m p_i = 1/2 can stand in {(rows_2 > 0).sum(0).max()} rows."
+    most_rows = (rows_2 > 0).sum(0).max()
+    note = f"Sharp. It is Algorithm 1's alone: under Algorithm 2 a client with m p_i = 1/2 can stand in {most_rows} rows."
     return Evidence(
         judge_theory(exceeded == 0),
         f"exceeded {exceeded} times, attained {attained} times",

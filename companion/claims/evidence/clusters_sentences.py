@@ -41,11 +41,13 @@ def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups
     checks = []
     for n, m in algorithm_1_inputs():
         if m * n[0] >= sum(n):
-            c = np.array(scheme(n, [[i] for i in range(len(n))], m)).tolist()
+            counts = np.array(scheme(n, [[i] for i in range(len(n))], m)).tolist()
             has_own_rows = all(
-                x >= m * k // sum(n) for x, k in zip(count_certain_rows(c), n, strict=True)
+                own_rows >= m * size // sum(n)
+                for own_rows, size in zip(count_certain_rows(counts), n, strict=True)
             )
-            checks.append(theory.satisfies_proposition_1(c, n, m) and has_own_rows)
+            checks.append(theory.satisfies_proposition_1(counts, n, m) and has_own_rows)
+    # The example has 10 examples and two draws, so that the weights are column sums of counts over 20.
     sizes, groups = [7, 1, 1, 1], [[0], [1, 2, 3]]
     without = theory.weight_moments(theory.groups_as_rows(sizes, groups)).mean
     row_counts = clustered.counts_by_groups(sizes, groups, 2)

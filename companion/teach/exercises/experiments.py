@@ -90,10 +90,7 @@ def check_shares(example) -> str:
         return f"these are {shares.size} numbers: give one share for each of the ten digits."
     if not np.isclose(shares.sum(), 1, atol=TOLERANCE):
         return f"the shares sum to {shares.sum():.3f}, not to 1."
-    low, high = (
-        0.09 - TOLERANCE,
-        0.11 + TOLERANCE,
-    )  # a tenth of all digits, give or take a tenth of that
+    low, high = 0.09 - TOLERANCE, 0.11 + TOLERANCE  # a tenth, give or take a tenth of it
     outside = [d for d in range(10) if not low <= shares[d] <= high]
     if outside:
         return f"digit {outside[0]} has the share {shares[outside[0]]:.3f}: between 0.09 and 0.11."
