@@ -20,6 +20,7 @@ class ScriptedGenerator:
         return 0
 
     def choice(self, pool, size=None, replace=True, p=None):
+        """Return the scripted outcome of a draw, or the first elements, and record the arguments."""
         pool = np.arange(pool) if np.ndim(pool) == 0 else np.asarray(pool)
         p = np.full(len(pool), 1 / len(pool)) if p is None else np.asarray(p)
         draws = 1 if size is None else int(size)

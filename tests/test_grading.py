@@ -46,6 +46,7 @@ def test_an_answer_for_the_visible_inputs_alone_is_wrong(name):
     table = {repr(a): task.solution(*a) for a in task.inputs}
 
     def result(function):
+        """Return how a function is judged on the visible and the hidden inputs."""
         every = [*task.inputs, *hidden_inputs.inputs(name, 0)]
         results = [submission.call(function, arguments) for arguments in every]
         return grading.judge(

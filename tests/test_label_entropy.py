@@ -83,6 +83,7 @@ class Script:
         self.clusters, self.chance = list(clusters), 1.0
 
     def choice(self, pool, count=None, replace=True, p=None):
+        """Return the next cluster of the script, or, without probabilities, the first clients of a cluster."""
         if p is None:
             assert not replace
             return pool[:count]

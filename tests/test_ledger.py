@@ -528,6 +528,7 @@ def test_the_page_shows_core_claims_facts_and_verdicts_on_substitutes(monkeypatc
     )
 
     def run(directive, *arguments):
+        """Run a directive of the page on the document of these claims."""
         instance = directive.__new__(directive)
         instance.arguments, instance.ledger = [*arguments], lambda: document
         instance.state = SimpleNamespace(

@@ -428,10 +428,13 @@ def test_a_pack_that_is_killed_anywhere_loses_nothing(single_files, tmp_path, mo
     steps_left = 0
 
     def is_intact(folder):
+        """Check that all runs can be read from a folder, and return whether their metadata are the same."""
         pd.testing.assert_frame_equal(records.load(folder), frame, check_exact=True)
         return read_metadata(folder) == metadata
 
     def count_steps(name):
+        """Return a function of the file system that counts its calls, and is killed at the chosen one."""
+
         def step(*arguments, **options):
             nonlocal steps_left
             steps_left -= 1

@@ -45,7 +45,7 @@ def commands(elsewhere: bool) -> list[str]:
     return listed
 
 
-COMMANDS, ELSEWHERE = commands(False), commands(True)
+COMMANDS, ELSEWHERE = commands(elsewhere=False), commands(elsewhere=True)
 
 
 @pytest.fixture(scope="module")

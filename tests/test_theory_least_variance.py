@@ -353,7 +353,7 @@ def test_the_noise_of_clients_adds_to_the_cost_of_pairs_and_a_constant(sizes, u,
         for labels in lv.partitions(3, 2):
             x, p = lv.rows_of_strata(omega, labels, measure)
             assert (
-                noisy_variance(omega, u, tau, x, p, True)
+                noisy_variance(omega, u, tau, x, p, trains_again=True)
                 == lv.sum_within_strata(d, labels) + constant
             )
     d = lv.pair_weights(omega, points, None, noise_variance)
@@ -372,19 +372,19 @@ def test_with_noise_strata_can_be_worse_than_md_whose_repeated_draws_train_again
     """Two clients of weights 2/3 and 1/3 with equal updates and noise of variance 1; then one client alone."""
     omega, tau = [Q(2, 3), Q(1, 3)], [Q(1)] * 2
     x, p = lv.rows_of_strata(omega, (0, 1))
-    assert noisy_variance(omega, [0, 0], tau, x, p, True) == Q(5, 9)
-    assert noisy_variance(omega, [0, 0], tau, *md_rows(omega, 2), True) == Q(1, 2)
+    assert noisy_variance(omega, [0, 0], tau, x, p, trains_again=True) == Q(5, 9)
+    assert noisy_variance(omega, [0, 0], tau, *md_rows(omega, 2), trains_again=True) == Q(1, 2)
     x, p = lv.rows_of_strata([1], (0,))
-    assert noisy_variance([Q(1)], [0], [Q(1)], x, p, True) == 1
-    assert noisy_variance([Q(1)], [0], [Q(1)], *md_rows([Q(1)], 2), True) == Q(1, 2)
+    assert noisy_variance([Q(1)], [0], [Q(1)], x, p, trains_again=True) == 1
+    assert noisy_variance([Q(1)], [0], [Q(1)], *md_rows([Q(1)], 2), trains_again=True) == Q(1, 2)
 
 
 def test_a_cut_that_ignores_noise_can_be_worse_than_md_whose_repeated_draws_share_an_update():
     """Three equal updates: a cut that ignores the noise may put all three in one stratum, which costs 1, not 5/9."""
     omega, tau = [Q(1, 3)] * 3, [Q(1)] * 3
     x, p = lv.rows_of_strata(omega, (0, 0, 0))
-    assert noisy_variance(omega, [0] * 3, tau, x, p, True) == 1
-    assert noisy_variance(omega, [0] * 3, tau, *md_rows(omega, 3), False) == Q(5, 9)
+    assert noisy_variance(omega, [0] * 3, tau, x, p, trains_again=True) == 1
+    assert noisy_variance(omega, [0] * 3, tau, *md_rows(omega, 3), trains_again=False) == Q(5, 9)
     d = lv.pair_weights(omega, [[0]] * 3, None, [1] * 3)
     assert lv.sum_within_strata(d, (0, 1, 2)) == 0 < lv.sum_within_strata(d, (0, 0, 1))
 

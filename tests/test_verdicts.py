@@ -119,6 +119,7 @@ def worlds_of_printed_level(method: str, printed: float, is_loss: bool = False) 
     """Return worlds in which the method's mean is the printed value, far from it, and printed but scattered."""
 
     def world(value: float, spread: float) -> World:
+        """Return a world in which the method has this level, with runs that scatter by `spread`."""
         levels = (
             {"final_loss": {method: value}}
             if is_loss
@@ -209,6 +210,7 @@ def worlds_of_private_fedsampling(
     arms |= {arm: 50.0 + more for arm, more in others.items()}
 
     def world(ahead: float, behind: float = 0.0, spread: float = 0.01, seeds: int = 6):
+        """Return a world in which private FedSampling and fedavg are so many points above 50, as all others are."""
         values = arms | {"fedavg": 50.0 + behind, fedsampling.PRIVATE: 50.0 + ahead}
         noise = np.random.default_rng(2).normal(size=(len(values), seeds)) * spread
         noise -= noise.mean(1, keepdims=True)
@@ -577,9 +579,9 @@ CASES = {
         "differs": World(megabytes={"md": 1.2}),
     },
     "experiments_clustered.cifar_partitions": {
-        "agrees": cifar_partitions(True),
-        "differs": cifar_partitions(False),
-        "undecided": cifar_partitions(False, scatter=True),
+        "agrees": cifar_partitions(pure=True),
+        "differs": cifar_partitions(pure=False),
+        "undecided": cifar_partitions(pure=False, scatter=True),
     },
     "experiments_clustered.on_all_settings": {
         "agrees": lower_loss(0),
@@ -811,6 +813,7 @@ def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
     for key, world in CASES[name].items():
 
         def runs(setting, *methods, world=world):
+            """Return the runs of the world, if the setting's data set is among the recorded ones."""
             if setting.task not in recorded:
                 raise experiments.MissingRuns(
                     "pending", f"`fedstas sweep {setting.sweep}` records it"
@@ -838,6 +841,7 @@ def test_a_substitute_with_colour_images_decides_once_two_concentrations_have_en
     skewed_gain = lower_loss(0.2, by_value={("concentration", 10.0): lower_loss(0)})
 
     def runs(setting, *methods):
+        """Return runs with a gain at concentration 0.01 and none at 10; CIFAR-10 is not recorded."""
         if setting.task == "cifar10":
             raise experiments.MissingRuns("pending", "not recorded")
         if setting.task == "cifar100-coarse10":

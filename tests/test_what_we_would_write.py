@@ -477,7 +477,8 @@ def test_designs_of_fixed_size_average_to_simple_random_sampling(rows):
 def test_reports_are_as_private_as_the_lemma_says(M, ratio):
     alpha = (ratio - 1) / (ratio + M - 2)
 
-    def worst_ratio(alpha, j, fresh):
+    def worst_ratio(alpha, j, *, fresh=True):
+        """Return the largest likelihood ratio of j reports, `fresh` ones or one that is repeated, over pairs of sizes."""
         p_report = {
             n: {r: (1 - alpha) / (M - 1) + alpha * (r == n) for r in range(1, M)}
             for n in range(1, M)
@@ -495,13 +496,11 @@ def test_reports_are_as_private_as_the_lemma_says(M, ratio):
             for y in observations
         )
 
-    assert worst_ratio(alpha, 1, True) == ratio == theory.ldp_ratio(M, alpha)
-    assert (
-        worst_ratio(alpha + Q(1, 1000), 1, True) > ratio > worst_ratio(alpha - Q(1, 1000), 1, True)
-    )
+    assert worst_ratio(alpha, 1) == ratio == theory.ldp_ratio(M, alpha)
+    assert worst_ratio(alpha + Q(1, 1000), 1) > ratio > worst_ratio(alpha - Q(1, 1000), 1)
     for j in (2, 3):
-        assert worst_ratio(alpha, j, True) == ratio**j
-        assert worst_ratio(alpha, j, False) == ratio
+        assert worst_ratio(alpha, j) == ratio**j
+        assert worst_ratio(alpha, j, fresh=False) == ratio
 
 
 def test_a_memoised_report_is_the_same_in_every_round(digits, federation):

@@ -49,6 +49,7 @@ def draw_error_by_bytes(summary: pd.DataFrame, m: int = 10) -> Figure:
             lines[setting.title], styles[setting.title] = means, STYLES[name]
 
     def draw(ax: Axes, lines: dict[str, pd.Series]) -> None:
+        """Draw the lines on logarithmic axes, on which an answer of 0 bytes has a place of its own."""
         ticks = {NOTHING: "0", 40: "40", 256: "256", 2_000: "2 k", 20_000: "20 k"}
         ax.set(xscale="log", yscale="log", xlim=(4, 100_000), ylim=(0.025, 1.1))
         ax.set_xticks(list(ticks), list(ticks.values()))

@@ -363,6 +363,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
     """
 
     def get(model: str, outcome: str, arm: str = RECOMMENDED) -> dict[str, pd.Series]:
+        """Return an outcome of an arm against MD by setting, of those in which the arm is recorded."""
         return {
             setting: _row(gains, setting, model, outcome, arm)
             for setting in (*SAVES, *NO_SAVING, "mnist")

@@ -313,6 +313,7 @@ def carry_out(
     failed: list[str] = []
 
     def record_missing(runs: list[tuple[Arm, Candidate, int]], tuning: bool) -> None:
+        """Make those of these runs that no folder holds; note what failed."""
         rows = load_curves(setting, load_runs([*folders]), tuning=tuning)
         present = set(zip(rows["arm"], rows["lr"], rows["schedule"], rows["seed"], strict=True))
         missing = [
@@ -323,6 +324,7 @@ def carry_out(
         failed.extend(sweeps.make(missing, SWEEP, folder=folder, **options) if missing else [])
 
     def tuned() -> pd.DataFrame:
+        """Return the table of tuning as it is recorded now."""
         return tabulate_tuning(setting, load_curves(setting, load_runs([*folders]), tuning=True))
 
     for _ in range(protocol.MAX_EXTENSIONS + 1):

@@ -251,16 +251,18 @@ def determinism(method: Method, seed: int) -> list[Finding]:
         old = global_random.get_state()  # noqa: NPY002
         return repr((random.getstate(), old, torch.get_rng_state().tolist()))
 
-    before, first = generators(), cohorts(False)
+    before, first = generators(), cohorts(ask=False)
     untouched = generators() == before
     return [
         _finding("own generator", untouched, "uses a global random state: draw from rng"),
         _finding(
-            "same seed", cohorts(False) == first, "other cohorts: it remembers, or draws elsewhere"
+            "same seed",
+            cohorts(ask=False) == first,
+            "other cohorts: it remembers, or draws elsewhere",
         ),
         _finding(
             "order of asking",
-            cohorts(True) == first,
+            cohorts(ask=True) == first,
             "other cohorts once the view was asked before",
         ),
     ]

@@ -46,12 +46,16 @@ def nodes(digits, federation):
     """
 
     def make(method, seed=0, fault=None, federation=federation, **local):
+        """Make a grid of nodes, whose clients are those of a federation; `local` are further settings of the nodes."""
         data = method.data
         if "privacy" not in local and getattr(data, "epsilon", None) is not None:
             memoised = getattr(data, "memoised", False)
-            local["privacy"] = Privacy(data.epsilon, data.size_cap, memoised, 1000)
+            local["privacy"] = Privacy(
+                data.epsilon, size_cap=data.size_cap, memoised=memoised, reports=1000
+            )
 
         def load_client(context):
+            """Return the data and settings of the node of a context."""
             client = context.node_config["partition-id"]
             shard = federation.shards[client]
             return Local(
@@ -74,6 +78,7 @@ def train(digits):
     """Return the function `train(grid, method, rounds, ...)`, which returns the final model and the strategy."""
 
     def start_run(grid, method, rounds=10, m=4, seed=0, patience=5.0, **settings):
+        """Run the strategy on a grid; return the final model and the strategy."""
         strategy = Designs(
             method,
             clients_per_round=m,
@@ -84,6 +89,7 @@ def train(digits):
         )
         initial = ArrayRecord([models.flatten(digits.model(seed)).numpy()])
         result = strategy.start(grid, initial, num_rounds=rounds)
-        return result.arrays.to_numpy_ndarrays()[0], strategy
+        (model,) = result.arrays.to_numpy_ndarrays()
+        return model, strategy
 
     return start_run

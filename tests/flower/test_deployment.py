@@ -31,6 +31,7 @@ def expected(digits):
     """Return the function `expected(name)`: the simulation's run of a method, with the example's defaults."""
 
     def run(name, rounds=ROUNDS):
+        """Return the run of a method in the simulation."""
         federation = partition.make(
             "dirichlet", digits.train_y, clients=NODES, seed=0, concentration=0.5
         )

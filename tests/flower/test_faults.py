@@ -26,6 +26,7 @@ def fault_in_model(value):
     """Return a fault: node 1001 sends `value(models)` in the place of its trained models."""
 
     def fault(node, message, reply):
+        """Put `value(models)` in the place of the models of node 1001."""
         if message.metadata.message_type == "train" and node == 1001:
             models = reply.content.array_records["arrays"]["models"].numpy().copy()
             record = ArrayRecord({"models": Array(value(models))})
@@ -76,6 +77,7 @@ def test_leaving_a_model_out_equals_a_cohort_without_its_client(digits, federati
 
 def test_a_client_with_an_invalid_answer_is_left_out_for_the_round(nodes, train):
     def fault(node, message, reply):
+        """In round 2, put a new node in the place of the old one, with the same client."""
         if message.metadata.message_type == "query.gradient" and node == 1002:
             levels = reply.content.array_records["arrays"]["levels"].numpy()[::-1]
             reply.content.array_records["arrays"]["levels"] = Array(np.ascontiguousarray(levels))

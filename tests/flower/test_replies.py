@@ -178,6 +178,7 @@ def test_a_node_with_a_malformed_reply_is_left_out_and_the_run_goes_on(
     name, kind, fields, reason, nodes, train
 ):
     def fault(node, message, answer):
+        """Let node 1001 answer a question of this kind with these fields, or with none."""
         if message.metadata.message_type == kind and node == 1001:
             answer = Message(RecordDict(), reply_to=message)
             if fields is not None:

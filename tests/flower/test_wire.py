@@ -311,7 +311,10 @@ def test_the_example_takes_its_privacy_from_the_node_and_not_from_the_run(monkey
     assert local.privacy is None and not local.reproducible
     node = {"partition-id": 1, "epsilon": 2.0, "size-cap": 50, "reports": 4, "memoised": True}
     local = load(Context(7, 1, node, RecordDict(), run))
-    assert local.privacy == Privacy(2.0, 50, True, 4) and not local.reproducible
+    assert (
+        local.privacy == Privacy(2.0, size_cap=50, memoised=True, reports=4)
+        and not local.reproducible
+    )
 
 
 def test_a_memoised_report_is_repeated_and_others_are_drawn_anew(nodes):
