@@ -128,9 +128,11 @@ def draw_clustered(floors: dict[str, tuple[float, float]], tails: dict[str, list
     """
     figure, (above, below) = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.2), height_ratios=(1.1, 1))
     colours = (plots.PINK, AMBER, CLUSTERED, CLUSTERED)
-    for row, (errors, colour) in enumerate(zip(floors.values(), colours, strict=True)):
-        above.barh(row - 0.19, 1e4 * errors[0], 0.36, color=colour)
-        above.barh(row + 0.19, 1e4 * errors[1], 0.36, color=colour, alpha=0.5)
+    for row, ((one_step, five_steps), colour) in enumerate(
+        zip(floors.values(), colours, strict=True)
+    ):
+        above.barh(row - 0.19, 1e4 * one_step, 0.36, color=colour)
+        above.barh(row + 0.19, 1e4 * five_steps, 0.36, color=colour, alpha=0.5)
     above.set_yticks(range(len(floors)), [name.replace(" ", "\n", 1) for name in floors])
     above.invert_yaxis()
     above.set(xlabel="long-run excess objective ($10^{-4}$)")

@@ -261,7 +261,11 @@ def draw_fig_2(frame: pd.DataFrame, theirs: dict, note: str) -> Figure:
             is left out; those at rounds 10 and 99 are PUBLISHED_ENDS.
         note: what to write where none of the runs is recorded.
     """
-    curves = {m: (PUBLISHED_ENDS[m][0], *theirs[m][:-1], PUBLISHED_ENDS[m][1]) for m in PAPER_NAMES}
+    curves = {}
+    for m in PAPER_NAMES:
+        round_10, round_99 = PUBLISHED_ENDS[m]
+        *between, _ = theirs[m]
+        curves[m] = (round_10, *between, round_99)
     return _draw_on_runs(frame, curves, SHARES, note)
 
 
@@ -288,7 +292,8 @@ def draw_published(ax: Axes, part: tuple, frame: pd.DataFrame, metric: str, note
         runs = frame[frame["method"] == name]
         if len(runs):
             wide = runs.pivot(index="round", columns="seed", values=metric)
-            quantiles = plots.METRICS[metric][1] * wide.quantile([0.05, 0.5, 0.95], axis=1).T
+            _, scale = plots.METRICS[metric]
+            quantiles = scale * wide.quantile([0.05, 0.5, 0.95], axis=1).T
             lines[label] = quantiles.set_axis(["low", "mean", "high"], axis=1)
     if lines:
         lines["the paper"] = pd.Series(published, PUBLISHED_ROUNDS)
@@ -647,7 +652,9 @@ def tabulate_costs(frames: dict[str, pd.DataFrame], goal: float = 0.6) -> pd.Dat
         peak = frame.groupby(["method", "seed"])[GLOBAL].max()
         until = {u: tables.cost_to_reach(frame, GLOBAL, goal, u) for u in UNITS}
         for m in COST_METHODS:
-            cells = ["never" if np.isnan(until[u][m]) else f"{until[u][m]:,.0f}" for u in UNITS]
+            megabytes, thousands = (
+                "never" if np.isnan(until[u][m]) else f"{until[u][m]:,.0f}" for u in UNITS
+            )
             rows.append(
                 {
                     "partition": place.replace(" ", "\u00a0"),
@@ -655,8 +662,8 @@ def tabulate_costs(frames: dict[str, pd.DataFrame], goal: float = 0.6) -> pd.Dat
                     "MB": f"{last.loc[m, 'megabytes']:,.0f}",
                     "thousand examples": f"{last.loc[m, 'thousands']:,.0f}",
                     "seconds on one core": f"{last.loc[m, 'seconds']:.0f}",
-                    f"MB to {goal:.0%}": cells[0],
-                    f"thousands to {goal:.0%}": cells[1],
+                    f"MB to {goal:.0%}": megabytes,
+                    f"thousands to {goal:.0%}": thousands,
                     f"seeds that reach {goal:.0%}": f"{(peak[m] >= goal).sum()} of {len(peak[m])}",
                 }
             )
@@ -703,16 +710,16 @@ def draw_setting_ranges(accuracies: pd.DataFrame) -> Figure:
         accuracies: as `accuracy_by_setting` returns them.
     """
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.4))
-    names = [key for key in SETTINGS if key in set(accuracies["key"])]
-    colours = [plots.method_style(SETTINGS[key][2]).colour for key in names]
-    span = accuracies.groupby("key")["mean"].agg(mean="median", low="min", high="max").loc[names]
-    span = span.set_axis([SETTINGS[key][0] for key in names])
+    settings = {key: SETTINGS[key] for key in SETTINGS if key in set(accuracies["key"])}
+    colours = [plots.method_style(method).colour for _, _, method in settings.values()]
+    ranges = accuracies.groupby("key")["mean"].agg(mean="median", low="min", high="max")
+    span = ranges.loc[[*settings]].set_axis([name for name, _, _ in settings.values()])
     no_dots = {"": plots.Style(plots.GREY, marker=" ")}
     plots.intervals(ax, {"": span}, no_dots, colours=colours)
     ax.tick_params(axis="y", labelcolor="black")
-    for y, key in enumerate(names[::-1]):
-        part, default = accuracies[accuracies["key"] == key], SETTINGS[key][1]
-        colour = plots.method_style(SETTINGS[key][2]).colour
+    for y, (key, (_, default, method)) in enumerate(reversed(settings.items())):
+        part = accuracies[accuracies["key"] == key]
+        colour = plots.method_style(method).colour
         tones = np.where(part["value"] == default, "black", colour)
         ax.scatter(part["mean"], [y] * len(part), c=tones, s=25, zorder=3)
         low, high = (part.loc[part["mean"].agg(end)] for end in ("idxmin", "idxmax"))

@@ -6,6 +6,7 @@ records them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -102,12 +103,20 @@ def _draw_settings(
     columns: int,
     profile: str = "paper",
 ) -> Figure:
-    """Draw a panel for each setting and (metric, smooth), its title naming the setting."""
+    """Draw a panel for each setting and metric, its title naming the setting.
+
+    Args:
+        settings: by title, what is changed of the data's usual setting.
+        candidates: data sets; the first one of which the runs are recorded is drawn.
+        metrics: each with whether its curves are smoothed.
+        columns: of panels.
+        profile: of the sweep that a note names where nothing is recorded.
+    """
     data, note = _find_recorded(candidates, settings, profile)
     if data is None:
         return _draw_note(note)
     panels = [(title, change, *metric) for title, change in settings.items() for metric in metrics]
-    rows = -(-len(panels) // columns)
+    rows = math.ceil(len(panels) / columns)
     size = {"figsize": (plots.WIDTH, 0.6 + 1.9 * rows), "squeeze": False}
     figure, axes = plt.subplots(rows, columns, **size)
     for ax, (title, change, metric, smooth) in zip(axes.flat, panels, strict=True):
@@ -119,37 +128,39 @@ def _draw_settings(
     return figure
 
 
-SMOOTH, RAW = ("train_loss", True), [("client_accuracy", False), ("train_loss", False)]
+# Metrics, each with whether its curves are smoothed.
+SMOOTH, LOSS = ("train_loss", True), ("train_loss", False)
+RAW = [("client_accuracy", False), LOSS]
 
 
 def figure_2() -> Figure:
     """Draw the training loss at four concentrations, as a rolling mean."""
-    return _draw_settings(CONCENTRATIONS, (CIFAR, MNIST), [SMOOTH], 1)
+    return _draw_settings(CONCENTRATIONS, (CIFAR, MNIST), [SMOOTH], columns=1)
 
 
 def figure_2_colour() -> Figure:
     """Draw figure 2 on the substitute with colour images, at the two concentrations that take hours and not a day."""
-    return _draw_settings(COLOUR_CONCENTRATIONS, (COARSE,), [SMOOTH], 1, "laptop")
+    return _draw_settings(COLOUR_CONCENTRATIONS, (COARSE,), [SMOOTH], columns=1, profile="laptop")
 
 
 def figure_7() -> Figure:
     """Draw accuracy and training loss as measured, a row for each concentration."""
-    return _draw_settings(CONCENTRATIONS, (CIFAR, MNIST), RAW, 2)
+    return _draw_settings(CONCENTRATIONS, (CIFAR, MNIST), RAW, columns=2)
 
 
 def figure_8() -> Figure:
     """Draw the training loss by local steps and by participants, as a rolling mean."""
-    return _draw_settings(LOCAL_WORK, (CIFAR, MNIST), [SMOOTH], 1)
+    return _draw_settings(LOCAL_WORK, (CIFAR, MNIST), [SMOOTH], columns=1)
 
 
 def figure_9() -> Figure:
     """Draw accuracy and training loss as measured, a row for each setting of figure 8."""
-    return _draw_settings(LOCAL_WORK, (CIFAR, MNIST), RAW, 2)
+    return _draw_settings(LOCAL_WORK, (CIFAR, MNIST), RAW, columns=2)
 
 
 def figure_10() -> Figure:
     """Draw the training loss with FedProx, as a rolling mean above and as measured below."""
-    return _draw_settings(FEDPROX, (CIFAR, MNIST), [SMOOTH, RAW[1]], 1)
+    return _draw_settings(FEDPROX, (CIFAR, MNIST), [SMOOTH, LOSS], columns=1)
 
 
 def figure_6() -> Figure:

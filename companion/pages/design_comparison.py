@@ -378,7 +378,7 @@ def compute_front_numbers(results: dict[str, SettingResults]) -> dict[str, float
                 numbers[key] = statistics.format_interval(
                     row["gain"], row["low"], row["high"], "+.1f"
                 )
-    if (few := f"{UNLIKE[1]}-m5") in results:
+    if (few := "fashion-mnist-m5") in results:
         row = results[few].gain(FROM_UPDATES, "large")
         numbers["updates_few"] = statistics.format_interval(
             row["gain"], row["low"], row["high"], "+.1f"

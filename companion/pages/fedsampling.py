@@ -23,8 +23,8 @@ from companion.runs.fedsampling_grid import (
     HIDDEN,
     PLAIN,
     PRIVATE,
-    SIGMAS,
     SPREADS,
+    USUAL_SIGMA,
 )
 from companion.runs.grid_results import METRICS
 from companion.runs.grid_results import final_metrics as final_metrics
@@ -53,8 +53,8 @@ PRINTED = {
         PRIVATE: ("53.43 ± 0.57", "71.98 ± 0.37"),
     },
 }
-DEFAULT_PARTITIONS = {"topics": ("natural", np.nan), "mnist": ("lognormal", SIGMAS[1])}  # sigma
-PARTITION_LABELS = {"natural": "by user", "lognormal": f"σ = {SIGMAS[1]:g}"}
+DEFAULT_PARTITIONS = {"topics": ("natural", np.nan), "mnist": ("lognormal", USUAL_SIGMA)}  # sigma
+PARTITION_LABELS = {"natural": "by user", "lognormal": f"σ = {USUAL_SIGMA:g}"}
 CLAIMS = ("table-mind", "table-mind-accuracy", "table-mind-transformer")
 CLAIMS += ("table-mind-transformer-accuracy", "weighted-sampling", "femnist", "imbalance")
 

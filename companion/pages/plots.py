@@ -492,7 +492,8 @@ def means_over_seeds(
         frame: runs as `records.load` returns them.
         x: "round", or a column of costs, of which the mean over seeds is taken.
     """
-    lines, scale = {}, METRICS[metric][1] if metric in METRICS else 1
+    lines = {}
+    _, scale = METRICS.get(metric, ("", 1))
     for method in methods:
         runs = frame[frame["method"] == method]
         wide = scale * runs.pivot(index="round", columns="seed", values=metric).dropna()

@@ -25,7 +25,8 @@ TRUE = {"epsilon": None}  # FedSampling with the true total number of examples
 TRIED_RATES, TRIED_SERVER_RATES = (0.1, 0.5, 2.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 LR = dict.fromkeys(NETWORKS, 0.5)
 SERVER = {(network, m): 0.3 if m == "fedadagrad" else 0.03 for network in NETWORKS for m in FEDOPT}
-SIGMAS = (0.0, 1.5, 3.0)  # spreads of the log-normal sizes, of the sweep `imbalance`
+USUAL_SIGMA = 1.5  # spread of the log-normal sizes, where something else varies
+SIGMAS = (0.0, USUAL_SIGMA, 3.0)  # the spreads of the sweep `imbalance`
 SPREADS = (0.0, 0.75, 1.5, 2.25, 3.0)  # the same, of the ablations
 EPSILONS, CAPS = (0.5, 1.0, 10.0), {"topics": (20, 500), "mnist": (100, 3000)}
 # FedSampling with private sizes.
@@ -152,7 +153,9 @@ def mnist_ablations(profile: str) -> list[Run]:
     arms = _arms("mnist")
     ten_seeds = [(m, {"sigma": sigma, "overrides": o}) for sigma in SPREADS for m, o in arms]
     five_seeds = [(m, {"partition": "by_class", "overrides": o}) for m, o in arms]
-    five_seeds += [("fedsampling", {"sigma": SIGMAS[1], "overrides": o}) for o in _private("mnist")]
+    five_seeds += [
+        ("fedsampling", {"sigma": USUAL_SIGMA, "overrides": o}) for o in _private("mnist")
+    ]
     if profile == "quick":  # a few of each kind
         ten_seeds, five_seeds = ten_seeds[4:8], five_seeds[:1]
     runs = [_on_mnist(profile, m, s, **changed) for s in seeds for m, changed in ten_seeds]
@@ -184,7 +187,7 @@ def real_text(profile: str) -> list[Run]:
     if profile == "quick":
         return [_on_mnist(profile, m, 0, overrides=o) for m, o in _arms("mnist")[::2]]
     servers = {m: SERVER["", m] for m in FEDOPT}
-    local, shape = {"steps": 5, "lr": LR[""]}, {"rounds": 30, "eval_every": 5, "sigma": SIGMAS[1]}
+    local, shape = {"steps": 5, "lr": LR[""]}, {"rounds": 30, "eval_every": 5, "sigma": USUAL_SIGMA}
     runs = []
     for seed in range(5 if profile == "paper" else 1):
         for m, o in _text_arms("reuters-titles", servers):

@@ -478,5 +478,5 @@ def summarise(chapter: str, grades: list[Grade]) -> str:
 
 def hint(message: str) -> str:
     """Return what a message says of the mistake, without the input on which it was seen."""
-    found = re.match(r"for \(.*?\) it gives .*?, not .*?\. (.+)", message, re.DOTALL)
-    return found[1] if found else message
+    match = re.match(r"for \(.*?\) it gives .*?, not .*?\. (.+)", message, re.DOTALL)
+    return match[1] if match else message

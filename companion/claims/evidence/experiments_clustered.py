@@ -445,7 +445,8 @@ CIFAR = Setting("clustered-cifar10", "cifar10", steps=100, **CENTRE)
 MNIST = Setting("clustered-mnist", "mnist", steps=100, **CENTRE)
 COARSE = Setting("clustered-coarse10", "cifar100-coarse10", steps=20, **CENTRE)
 ROLLING = 50  # rounds of the rolling mean that the paper's losses are, of 1,000
-NATS_LESS = ("nats less", f"mean of the last rounds ({ROLLING}, or a fifth if fewer)")
+IN_LAST_ROUNDS = f"mean of the last rounds ({ROLLING}, or a fifth if fewer)"
+NATS_LESS = ("nats less", IN_LAST_ROUNDS)
 SKEWS, WORK, COHORTS = (10.0, 0.1, 0.01, 0.001), (10, 100, 500), (5, 10, 20)
 SKEWED = tuple({"concentration": c} for c in SKEWS)
 CHANGES_IN_PAPER = (  # of the setting, one at a time
@@ -1016,7 +1017,7 @@ def by_size_in_figure_6(setting: Setting) -> Evidence:
     """Judge whether Algorithm 1 ends with a smaller loss than MD sampling at concentration 0.01 (App. D.2)."""
     judgement = judge_higher(loss_below_md(setting, "clustered-size"), "nats")
     return judgement.evidence(
-        f"Nats less than MD sampling, {NATS_LESS[1]}, concentration 0.01, {judgement.seeds} paired runs.{judgement.why}",
+        f"Nats less than MD sampling, {IN_LAST_ROUNDS}, concentration 0.01, {judgement.seeds} paired runs.{judgement.why}",
     )
 
 
@@ -1045,7 +1046,7 @@ def best_prox(setting: Setting) -> Evidence:
         mu: judge_higher((last_losses(mu) - last_losses(0.1)).dropna(), "nats")
         for mu in (0.001, 0.01, 1.0)
     }
-    note = f"Nats of MD sampling that another mu has more than 0.1, {NATS_LESS[1]}, for the one that decides"
+    note = f"Nats of MD sampling that another mu has more than 0.1, {IN_LAST_ROUNDS}, for the one that decides"
     return evidence_of_parts(parts, ("mu", "nats more than with 0.1"), note)
 
 

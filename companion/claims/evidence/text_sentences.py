@@ -140,8 +140,10 @@ def jointly(claim: Claim, *, between: tuple = (1, 1), within: tuple = (0, 16)) -
     }
     best = min(choices, key=choices.__getitem__)
     rate = budget // clients
-    root = [b**0.5 for b in between]
-    first = min(max(round(clients * root[0] / sum(root)), 1), clients - 1)
+    # Neyman allocation over the strata, of equal weight, with a client from each at least.
+    first_deviation, second_deviation = (variance**0.5 for variance in between)
+    quota = clients * first_deviation / (first_deviation + second_deviation)
+    first = min(max(round(quota), 1), clients - 1)
     theirs = ((first, clients - first), (rate, rate))
     rows = [
         (name, str(m), str(n), str(choices[m, n]))
