@@ -86,7 +86,7 @@ def squeeze(gradients, levels: int) -> Squeezed:
     centres, centred = np.empty((count, levels), dtype=rows.dtype), np.empty(count, dtype=bool)
     codes = np.empty(rows.shape, dtype=np.uint8)
     padded = np.zeros((min(ROWS_AT_ONCE, count), (d // BLOCK + 1) * BLOCK), dtype=rows.dtype)
-    for group in np.array_split(np.arange(count), -(-count // ROWS_AT_ONCE)):
+    for group in np.array_split(np.arange(count), math.ceil(count / ROWS_AT_ONCE)):
         x = padded[: len(group)]
         for k, entries in zip(group, x[:, :d], strict=True):
             entries[:] = rows[k]

@@ -118,7 +118,7 @@ class LocalSGD:
 
     def count_steps(self, sample: int) -> int:
         """Return the number of local steps of a client with a sample of this size, 0 if it is empty."""
-        passes = self.steps if self.epochs is None else -(-self.epochs * sample // self.batch)
+        passes = self.steps if self.epochs is None else math.ceil(self.epochs * sample / self.batch)
         return passes if sample else 0
 
 

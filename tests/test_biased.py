@@ -1,6 +1,7 @@
 """Biased designs: which clients they choose, how large their bias is, what they request."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -150,7 +151,7 @@ def test_in_a_cycle_each_client_takes_part_once(view, m):
     turns = []
     for _ in range(2):
         turn = []
-        for t in range(-(-6 // m)):
+        for t in range(math.ceil(6 / m)):
             cohort = Cyclic().draw(server, m, rng)
             assert len(cohort.clients) == min(m, 6 - t * m)
             share = SIZES[cohort.clients] / SIZES[cohort.clients].sum()

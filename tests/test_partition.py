@@ -1,6 +1,7 @@
 """Partitions: which examples each client gets, sizes and class counts, and repetition from a recipe."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -122,7 +123,7 @@ def test_shards_are_consecutive_pieces_of_the_examples_by_class(labels, data, se
     federation = partition.shards(labels, clients, each, seed)
     assert sorted(np.concatenate(federation.shards)) == list(range(len(labels)))
     check_federation(federation, labels)
-    low, high = len(labels) // (clients * each), -(-len(labels) // (clients * each))
+    low, high = len(labels) // (clients * each), math.ceil(len(labels) / (clients * each))
     assert each * low <= federation.sizes.min() <= federation.sizes.max() <= each * high
 
 
@@ -140,7 +141,7 @@ def test_k_classes_gives_each_client_k_classes_and_each_class_equally_many_clien
     classes, data, seed
 ):
     k = data.draw(st.integers(1, classes))
-    clients = data.draw(st.integers(-(-classes // k), 12))
+    clients = data.draw(st.integers(math.ceil(classes / k), 12))
     labels = np.repeat(np.arange(classes), 15)
     federation = partition.k_classes(labels, clients, k, seed)
     assert sorted(np.concatenate(federation.shards)) == list(range(len(labels)))

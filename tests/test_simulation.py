@@ -1,5 +1,6 @@
 """The round loop: reproducible, resumable, with costs checked by hand, and equal to a plain implementation."""
 
+import math
 import os
 import subprocess
 import sys
@@ -367,7 +368,7 @@ def test_fedstas_pays_for_a_gradient_of_every_client_when_it_stratifies(
     method = methods.get("fedstas", restratify_every=every, levels=9, n_star=10**9)
     history = run(digits, federation, method, rounds=5)
     n, total = len(federation.with_data), int(federation.sizes.sum())
-    gradient = -(-(9 * 32 + P * 4) // 8)  # bytes of 9 floats and a code of 4 bits per entry
+    gradient = math.ceil((9 * 32 + P * 4) / 8)  # bytes of 9 floats and a code of 4 bits per entry
     requests = np.array(times)
     stratifies = np.diff(requests, prepend=0) == 1
     down, up = bytes_of_rounds(history)
@@ -382,7 +383,7 @@ def test_fedstas_pays_for_a_gradient_of_every_client_when_it_stratifies(
 
 def test_private_reports_cost_eight_bytes_each_and_replace_the_sizes(digits, federation):
     history = run(digits, federation, methods.get("fedstas-dp", restratify_every=9), rounds=2)
-    n, gradient = len(federation.with_data), -(-(9 * 32 + P * 4) // 8)
+    n, gradient = len(federation.with_data), math.ceil((9 * 32 + P * 4) / 8)
     _, up = bytes_of_rounds(history)
     assert up == [n * gradient + t * (5 * 8 + 5 * P * 4) for t in (1, 2)]
 
@@ -944,7 +945,7 @@ def test_a_round_pays_for_one_pass_over_the_examples_whatever_it_requests(digits
         assert len(view.gradients(4).levels[0]) == 4  # other levels: another message
         bytes_of_4_levels = view.cost["bytes_up"] - cost_of_gradients["bytes_up"] - 8 * n
         assert (
-            bytes_of_4_levels == n * -(-view.gradients(4).bits // 8)
+            bytes_of_4_levels == n * math.ceil(view.gradients(4).bits / 8)
             and view.cost["examples"] == t * total
         )
-    assert n * bytes_of_9_levels == n * -(-gradients.bits // 8)
+    assert n * bytes_of_9_levels == n * math.ceil(gradients.bits / 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -203,7 +204,9 @@ def draw_one_round_errors(summary: pd.DataFrame) -> Figure:
         summary: as `one_rounds.summarise` returns it.
     """
     settings = [name for name in one_rounds.SETTING_TITLES if name in set(summary["setting"])]
-    figure, axes = plt.subplots(-(-(len(settings) + 1) // 2), 2, figsize=(4.2, 5.6), sharey=True)
+    figure, axes = plt.subplots(
+        math.ceil((len(settings) + 1) / 2), 2, figsize=(4.2, 5.6), sharey=True
+    )
     for ax, setting in zip(axes.flat, settings, strict=False):
         rows = summary[summary["setting"] == setting].set_index("design")
         ax.axhline(1, color=plots.GREY, lw=1)

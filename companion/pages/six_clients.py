@@ -8,6 +8,7 @@ the triangle's middle to that point, and whatever a server estimates is a point 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
@@ -109,7 +110,7 @@ def draw(panels: Mapping[str, Mapping] | None = None, *, columns: int = 2) -> Fi
     """Draw the six clients once, or in a panel for each title, with the options of `draw_on`."""
     panels = panels or {"": {}}
     columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
+    rows = math.ceil(len(panels) / columns)
     width = plots.WIDTH if columns < 3 else 6.6
     size = (width, rows * (2.9 if columns == 1 else 0.95 * width / columns + 0.15))
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,7 +53,7 @@ class Convolution(NamedTuple):
         from torch.nn import functional as F
 
         side, kernel = x.shape[-1], self.weight.shape[-1]
-        padding = max(0, (-(-side // stride) - 1) * stride + kernel - side)
+        padding = max(0, (math.ceil(side / stride) - 1) * stride + kernel - side)
         x = F.pad(x, (padding // 2, padding - padding // 2) * 2) if padding else x
         return F.conv2d(
             x, self.weight, self.bias, stride, groups=x.shape[1] // self.weight.shape[1]
