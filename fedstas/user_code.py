@@ -79,7 +79,7 @@ def user_code_errors(module: str, place: str = ""):
             (f.f_code.co_filename, n) for f, n in frames if f.f_globals.get("__name__") == module
         ]
         # Code that `dataclass` generates is in no file: its name is "<string>".
-        lines = [line for line in lines if line[0][0] != "<"]
+        lines = [(file, number) for file, number in lines if not file.startswith("<")]
         where = "{} line {}".format(*lines[-1]) if lines else place
         message = str(error).replace("\n", " ")
         message = message if isinstance(error, InputError) else f"{type(error).__name__}: {message}"

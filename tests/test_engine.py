@@ -219,9 +219,10 @@ def test_results_of_a_perceptron_are_equal_bit_for_bit_for_any_chunks(size, hidd
         monkeypatch.setattr(perceptron, "cache_bytes", lambda room=room: room)
         assert perceptron.clients_per_pass(BATCH, params, 784) == count
         result.append(results())
-    for trained, gradients in result[1:]:
-        assert torch.equal(trained, result[0][0])
-        assert torch.equal(gradients, result[0][1])
+    (first_trained, first_gradients), *others = result
+    for trained, gradients in others:
+        assert torch.equal(trained, first_trained)
+        assert torch.equal(gradients, first_gradients)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

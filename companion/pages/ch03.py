@@ -175,8 +175,8 @@ def draw_accuracy(runs: pd.DataFrame) -> Figure:
         style = {name: Style(colour, marker="o")}
         plots.curves(ax, {name: line}, style, band="bars", names=False)
         up, ha = (-14, "left") if metric == "client_accuracy" else (14, "right")
-        place = line.index[1], line["mean"].iloc[1]
-        plots.annotate(ax, *place, name, colour, 8 if up < 0 else -8, up, ha=ha)
+        _, (x, y), *_ = line["mean"].items()  # the name stands at the second rate
+        plots.annotate(ax, x, y, name, colour, 8 if up < 0 else -8, up, ha=ha)
     ax.axhline(0, color="black", lw=1)
     ax.set(xscale="log", xlabel="rate q", ylabel="points against q = 1", xlim=(0.025, 0.7))
     ax.set_xticks(table.index, [f"{q:g}" for q in table.index])

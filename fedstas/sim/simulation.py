@@ -207,7 +207,8 @@ def measure(
     row: dict[str, float] = {}
     own = None
     if tests is not None:
-        own = client_test_accuracies((tested[0][1] == task.test_y).cpu().numpy(), tests)
+        (_, of_model), *_ = tested  # the labels that the model itself predicts, and not the average
+        own = client_test_accuracies((of_model == task.test_y).cpu().numpy(), tests)
         having = own[~np.isnan(own)]
         row |= dict(zip(OWN_COLUMNS, (float(having.mean()), worst_decile(having)), strict=True))
     for suffix, (train_loss, _), (_, predicted) in zip(

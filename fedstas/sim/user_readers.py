@@ -174,8 +174,8 @@ def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: 
     """
     splits = [_read_leaf(Path(place)) for place in ([train] if test is None else [train, test])]
     _, train_labels, users = splits[0]
-    classes = np.unique(train_labels)
-    for _, labels, _ in splits[1:]:  # of the test set, if there is one
+    classes, test_users = np.unique(train_labels), None
+    for _, labels, test_users in splits[1:]:  # of the test set, if there is one
         if len(extra := np.setdiff1d(labels, classes)):
             raise InputError(f"{test} has the class {extra[0]}, of which {train} has no example")
     parts: list = []
@@ -190,7 +190,6 @@ def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: 
             reason = "write them as numbers of tokens, and use from_arrays(documents=True)"
             raise InputError(f"{place} holds examples of text: {reason}")
         parts += [array, np.searchsorted(classes, y)]
-    test_users = None if test is None else splits[1][2]
     return from_arrays(*parts, users=users, test_users=test_users, network=network)
 
 

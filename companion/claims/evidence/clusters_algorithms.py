@@ -83,7 +83,13 @@ def count_valid_algorithm_2(repaired=()) -> tuple[int, int]:
 
 def _smallest_input(inputs, violates: Callable[..., bool]):
     """Return the input for which `violates` holds with the fewest examples, then clients, then draws."""
-    return min((x for x in inputs if violates(*x)), key=lambda x: (sum(x[0]), len(x[0]), x[-1]))
+
+    def size_of(sizes, *groups_and_draws) -> tuple[int, int, int]:
+        """Return the examples, clients and draws of an input."""
+        *_, draws = groups_and_draws
+        return sum(sizes), len(sizes), draws
+
+    return min((x for x in inputs if violates(*x)), key=lambda x: size_of(*x))
 
 
 @claim(
