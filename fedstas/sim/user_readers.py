@@ -175,8 +175,9 @@ def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: 
     splits = [_read_leaf(Path(place)) for place in ([train] if test is None else [train, test])]
     _, train_labels, users = splits[0]
     classes, test_users = np.unique(train_labels), None
-    for _, labels, test_users in splits[1:]:  # of the test set, if there is one
-        if len(extra := np.setdiff1d(labels, classes)):
+    if test is not None:
+        _, test_labels, test_users = splits[1]
+        if len(extra := np.setdiff1d(test_labels, classes)):
             raise InputError(f"{test} has the class {extra[0]}, of which {train} has no example")
     parts: list = []
     # Without a test set there is no second split.
