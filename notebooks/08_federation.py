@@ -14,13 +14,15 @@
 # # From the page to a federation
 #
 # ```{at-a-glance}
-# :needs: weights on updates (chapter 1), private sizes (chapter 3)
+# :needs: weights on updates ({doc}`01_aggregation`), private sizes ({doc}`03_data_sampling`)
 # ```
 #
-# At the end you will know
-# - how to run every method of this book on separate processes and machines, with Flower;
-# - what travels in a round, in bytes on the wire, and what it costs beyond the simulation's account;
-# - what becomes of the estimator when nodes die, and what the server learns although no size is sent.
+# You have real clients, on machines that you do not control. Can you still choose them by the designs of this book? You can: with Flower, all but ten methods run unchanged on
+# separate processes and machines. At the end of this page you will know
+#
+# - how to run a design with Flower, with your own clients and data;
+# - what travels in a round, in bytes on the wire, and how far that is from the simulation's account;
+# - what happens to the estimator when nodes fail, and what the server learns although no size is sent.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -52,43 +54,43 @@ s = chapters.settings("08_federation", globals())
 plots.set_page_style()
 
 # %% [markdown]
-# So far a federation was a loop in one process. But a design only needs what the server is told: sizes, squeezed gradients, reports. It cannot see whether these
-# come from an array or from a machine in another town. `fedstas.flower` runs the same designs on [Flower](https://flower.ai), a
-# framework for real machines. A *SuperLink* stands in the middle, each client runs a *SuperNode*, and both run an app that they are handed.
+# ## How do you run a design on real machines?
 #
-# ## How to run it
+# The rest of the book simulates a federation as a loop in one process. But a design only needs the answers that clients give to the server: sizes, squeezed gradients, reports. It cannot see whether
+# the answers come from an array or from a machine in another town. `fedstas.flower` runs the same designs on [Flower](https://flower.ai), a
+# framework for real machines. In Flower a server process, the *SuperLink*, stands in the middle; each client runs a *SuperNode*; and both run an app that they are given.
 #
-# With two commands, on your machine or on many.
+# Two commands start a federation on your machine:
 #
 # ```bash
 # pip install -e ".[flower]"
 # python examples/flower/deploy.py --nodes 5 "method='fedstas-unbiased'" rounds=10
 # ```
 #
-# starts one SuperLink and five SuperNodes on your machine, each with its own part of the digits. It trains, shows the cohort and the accuracy of
-# each round, and stops everything that it started. The app in `examples/flower` is the same in Flower's own simulation,
+# The second command starts one SuperLink and five SuperNodes, each with its own part of the digits. It trains, shows the cohort and the accuracy of
+# each round, and stops everything that it started. The same app, `examples/flower`, runs in Flower's own simulation:
 #
 # ```bash
 # flwr run examples/flower --stream --federation-config "num-supernodes=5"
 # ```
 #
-# and on machines of your own. Run `flower-superlink` on one, `flower-supernode --superlink HOST:PORT --node-config "partition-id=3"` on each of
-# the others, and `flwr run`. The last section adds the certificates. To bring your own data, change one function, `load` in `examples/flower/federation/client.py`.
+# To run it on machines of your own, start `flower-superlink` on one machine and `flower-supernode --superlink HOST:PORT --node-config "partition-id=3"` on each of
+# the others, then call `flwr run`. The last section adds the certificates. To use your own data, change one function, `load` in `examples/flower/federation/client.py`.
 #
-# **If you have clients already**, leave them as they are. `FedAvgWithDesign` takes the place of Flower's FedAvg in the server: the design
-# chooses who trains and how much each update counts. Optimiser, loaders and batch norm are the clients' own.
+# **If you already have Flower clients,** you need not change them. `FedAvgWithDesign` takes the place of Flower's FedAvg in the server: the design
+# chooses who trains and how much each update counts, while optimiser, loaders and batch norm stay the clients' own.
 #
 # ```python
 # strategy = FedAvgWithDesign("clustered-similarity", clients_per_round=3)
 # ```
 #
-# That works for designs that need sizes and updates alone, which every client of FedAvg sends: `plain_methods()` lists them, and the others are refused with
-# the reason. Unless you give the sizes, all nodes train in the first round, whose answers hold them. `examples/flower/plain_clients.py` is a whole app.
+# This works for designs that need only sizes and updates, because every client of FedAvg sends these. `plain_methods()` lists such designs, and all others are refused with
+# the reason. If you do not give the sizes, all nodes train in the first round, and their answers contain the sizes. `examples/flower/plain_clients.py` is a whole app.
 #
-# ## One round, in messages
+# ## Which messages make a round?
 #
-# The design asks the same questions as in the simulation, now in messages. Nothing of the algorithm is written a second time: the design is handed a view
-# of the server, as before, and this view sends messages. Here is the question for gradients:
+# The design asks the same questions as in the simulation, but the questions travel as messages. Nothing of the algorithm is written a second time: the design receives a view
+# of the server, as before, and this view sends messages. This is the question for gradients:
 #
 # ```{literalinclude} ../../fedstas/flower/nodes.py
 # :pyobject: Nodes.gradients
@@ -107,24 +109,24 @@ plots.set_page_style()
 # | `report` | `fedstas-dp`, `fedsampling`, … | participants, or all | a {term}`reported size` |
 # | `train` | every method | participants | a model for each of its places in the cohort |
 #
-# A question is asked only if the design asks it: `fedavg` never hears of a gradient, `fedstas-unbiased-dp` never of a size. Random numbers are
-# keyed as in the simulation, by seed, round and place in the cohort. So the runs agree. The tests run `fedavg`, `md`, `fedstas` and
-# `fedstas-unbiased-dp` for ten rounds, in Flower's simulation and on five SuperNodes. They ask for the same cohorts and, to float tolerance, the same model.
-# All other methods are compared over messages that are turned into bytes and back.
+# A question is asked only if the design needs the answer, so `fedavg` never sees a gradient and `fedstas-unbiased-dp` never sees a size. Random numbers are
+# keyed as in the simulation, by seed, round and place in the cohort. Therefore the runs agree. The tests run `fedavg`, `md`, `fedstas` and
+# `fedstas-unbiased-dp` for ten rounds, in Flower's simulation and on five SuperNodes, and find the same cohorts and, up to rounding errors, the same model.
+# For all other methods the tests turn the messages into bytes and back.
 #
-# Ten methods are refused: `target`, because no server of real nodes can know their labels, `centralised`, and `fedstas-dp-authors-dec`, which is called
-# private and asks for true sizes. `hics-fl` needs the last layer's place, and the server has no network. The three methods `*-authors-2025`
+# Ten methods are refused. No server of real nodes can know the labels that `target` needs. `centralised` has no clients. `fedstas-dp-authors-dec` is called
+# private but asks for true sizes. `hics-fl` needs to know where the last layer is, but the server has no network. The three methods `*-authors-2025`
 # need gradients of the last layer, which nodes do not send. `scaffold`, `cluster-fedvarp` and `fednova` ask
-# clients or server for more than these messages hold. A design of your own runs as it does in the simulation. A server that remembers updates (`fedvarp`, `mifa`)
-# weighs them by sizes, or by $1/N$ where the design hides sizes. It is refused in methods that hide only how many examples a client draws.
+# clients or server for more than these messages hold. A design of your own runs as it does in the simulation. Servers with an update memory (`fedvarp`, `mifa`)
+# weigh updates by sizes, or by $1/N$ if the design hides sizes; they are refused in methods that hide only how many examples a client draws.
 #
 # ## What is on the wire?
 #
-# What the simulation charges, and a fixed sum for each message. The simulation counts four bytes for each parameter of a model. For a squeezed gradient it counts its levels,
-# and $\lceil \log_2 d' \rceil$ bits for each code. How far is that from what a network card sees? A gate between five SuperNodes and the
-# SuperLink counted all that passed, by what it was for.
+# On the wire is what the simulation accounts, plus a fixed number of bytes for each message. The simulation counts four bytes for each parameter of a model. For a squeezed gradient it counts the levels
+# and $\lceil \log_2 d' \rceil$ bits for each code. How far is this from what a network card sees? We put a counter between five SuperNodes and the
+# SuperLink that recorded all bytes by their purpose.
 
-# %%
+# %% tags=["hide-input"] mystnb={"code_prompt_show": "Show how the bytes are added up", "code_prompt_hide": "Hide how the bytes are added up"}
 # ten rounds of each method
 measurements = json.loads(Path("examples/flower/bytes.json").read_text(encoding="utf-8"))
 # models and gradients are sent as objects; the rest is Flower's overhead
@@ -184,52 +186,52 @@ expect("nothing that grows with the model", max(high / low) < 1.5, **(high / low
 # %% [markdown]
 # ```{glue:figure} ch8_figure_wire
 # :name: fig-ch8-wire
-# :alt: Two panels of horizontal bars, digits above and MNIST below: the bytes that passed between five SuperNodes and the SuperLink in ten rounds, split into models and gradients, messages, the app and everything else, divided by the bytes that the simulation accounts. A black line marks one. With the small model of the digits the bars reach up to almost four, with that of MNIST they end close to one.
+# :figclass: wide
+# :alt: Two panels of horizontal bars, digits on the left and MNIST on the right: the bytes that passed between five SuperNodes and the SuperLink in ten rounds, split into models and gradients, messages, the app and everything else, divided by the bytes that the simulation accounts. A black line at one is named account. With the small model of the digits the bars reach up to almost four, with that of MNIST they end close to one.
 #
-# Bytes between five SuperNodes and the SuperLink in ten rounds, per byte that the simulation accounts (vertical line). Models and gradients are the
-# requests that carry them, headers included.
+# Bytes between five SuperNodes and the SuperLink in ten rounds, per byte that the simulation accounts. The requests that carry models and gradients are counted
+# with their headers.
 # ```
 #
 # ```{provenance} Figure
 # ```
 
-# %% tags=["remove-input"]
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the table", "code_prompt_hide": "Hide the table"}
 table(ch08.tabulate_bytes(wire))
 
 # %% [markdown]
-# Recorded on {glue:text}`ch8_date` with Flower {glue:text}`ch8_flwr`, by `tests/flower/measure.py`. Between the account and the wire lies nothing that grows with the model.
-# There is a header for each array, and an HTTP request for each of the objects into which Flower cuts a message (about a kilobyte, with its answer). A node looks
-# for messages every three seconds, and for an idle one that makes {glue:text}`ch8_idle:.0f` bytes a second, both ways. The app itself travels once a run
-# and node ({glue:text}`ch8_app:.0f` kB).
+# The bytes were recorded on {glue:text}`ch8_date` with Flower {glue:text}`ch8_flwr`, by `tests/flower/measure.py`. The difference between the account and the wire contains nothing that grows with the model.
+# It has three parts. Each array has a header, and Flower cuts a message into objects, each of which takes an HTTP request of about a kilobyte with its answer. A node asks
+# for messages every three seconds, which costs an idle node {glue:text}`ch8_idle:.0f` bytes a second, both ways together. And the app itself travels once to each node
+# in a run ({glue:text}`ch8_app:.0f` kB).
 #
-# Together it is {glue:text}`ch8_up_low:.0f` to {glue:text}`ch8_up_high:.0f` kB up and {glue:text}`ch8_down_low:.0f` to {glue:text}`ch8_down_high:.0f` kB down for each message
-# that is answered, for both tasks. With the {glue:text}`ch8_small` parameters of the digits that makes {glue:text}`ch8_small_low:.1f` to
-# {glue:text}`ch8_small_high:.1f` times the account. With the {glue:text}`ch8_large` of MNIST it is {glue:text}`ch8_large_low:.2f` to
-# {glue:text}`ch8_large_high:.2f` times. For a message that carries a model the difference is below 10 % both ways from about {glue:text}`ch8_threshold:,.0f` parameters on.
-# A message that carries only a squeezed gradient (at nine levels an eighth of a model) or a size is small, and there the header weighs more. The account is
+# For each message that is answered, the difference is {glue:text}`ch8_up_low:.0f` to {glue:text}`ch8_up_high:.0f` kB up and {glue:text}`ch8_down_low:.0f` to {glue:text}`ch8_down_high:.0f` kB down,
+# for both tasks. How much this matters depends on the size of the model. With the {glue:text}`ch8_small` parameters of the digits the wire carries {glue:text}`ch8_small_low:.1f` to
+# {glue:text}`ch8_small_high:.1f` times the account, but with the {glue:text}`ch8_large` parameters of MNIST only {glue:text}`ch8_large_low:.2f` to
+# {glue:text}`ch8_large_high:.2f` times. For a message that carries a model, the difference is below 10 % both ways from about {glue:text}`ch8_threshold:,.0f` parameters on.
+# A message that carries only a squeezed gradient (with nine levels an eighth of a model) or a size is small, so its header weighs more. The account is
 # that of the *algorithm*: in a test, the arrays in all messages add up to it within 0.2 %.
 #
-# ## When nodes fail
+# ## What happens when nodes fail?
 #
-# Then the round becomes a question of estimation, not only of programming. On real machines a client dies, is late, comes back, or sends nonsense. Every reply is read at one
-# place (`messages.read`): its version, and the type, shape, finiteness and range of each field. What is not as asked for counts as no answer, also to the
-# first question, and the run goes on.
+# When nodes fail, the round becomes a question of estimation, not only of programming. On real machines a client dies, is late, comes back, or sends nonsense. Every reply is checked in one
+# place (`messages.read`): its version, and the type, shape, finiteness and range of each field. A reply that fails the check counts as no answer, even to the first question, and the run goes on.
 #
-# *Before the cohort is drawn*, a client that does not answer soundly is not in the federation of this round. The roster is shortened and the design draws again. $N$, sizes,
-# strata and inclusion probabilities are those of the clients who are there. So the estimator stays what it was, for the objective of those who are there. Remembered
-# strata are made anew, since they were those of another federation. Last updates stay with the clients who stay. A node that joins or comes back is in the
-# roster of the next round, with no update to remember.
+# **A client fails before the cohort is drawn.** Then it is not in the federation of this round. The roster becomes shorter and the design draws again. $N$, sizes,
+# strata and inclusion probabilities are those of the clients that are present. So the estimator stays what it was, for the objective of the clients that are present. Strata that the design
+# remembers are made anew, because they belonged to another federation. Last updates of the remaining clients are kept. A node that joins or comes back is in the
+# roster of the next round, with no last update.
 #
-# *After the draw* it is different. A participant is silent, or sends numbers that are not finite or an array of the wrong shape. Its update is left out,
-# and the others stand for it:
+# **A client fails after the draw.** Then the estimator changes. A participant is silent, or it sends numbers that are not finite or an array of the wrong shape. Its update is left out,
+# and the other participants stand for it:
 #
 # ```{literalinclude} ../../fedstas/nonresponse.py
 # :pyobject: reweight
 # :language: python
 # ```
 #
-# This is how survey statisticians adjust for unit nonresponse {cite:p}`horvitz1952generalization`. It is right if silence has nothing to do with the update. Try both: five thousand
-# cohorts of the corrected design, one client in four silent. Before you look: how far off is the mean if large updates are the likelier to be missing?
+# Survey statisticians adjust for unit nonresponse in this way {cite:p}`horvitz1952generalization`. The adjustment is right if silence has nothing to do with the update. We tried both cases: five thousand
+# cohorts of the corrected design, in which one client in four is silent. Before you look: how far off is the mean if large updates are more likely to be missing?
 
 # %%
 REPEATS, rng = 5000, stream(s.seed, "chapter 8, silence")
@@ -284,35 +286,35 @@ expect("these weights do not repair it", abs(informative - 1) > 0.05, mean=infor
 table(ch08.tabulate_nonresponse(estimates))
 
 # %% [markdown]
-# If the silent simply counted as zero, a quarter of the step would be missing ({glue:text}`ch8_zero:.2f` of the target). Where silence is at random,
-# letting the others stand for them restores it: {glue:text}`ch8_stand:.2f`. What is left of a bias comes from cohorts in which a whole stratum was silent. Where large updates are
-# missing more often, these weights do not repair it: {glue:text}`ch8_informative:.2f`. Others would need each client's chance to answer, which the server
-# does not know. Nor can the run test for it: those who could tell did not answer.
+# If the silent clients simply counted as zero, a quarter of the step would be missing ({glue:text}`ch8_zero:.2f` of the target). If clients are silent at random,
+# letting the others stand for them restores it: {glue:text}`ch8_stand:.2f`. The small bias that remains comes from cohorts in which a whole stratum was silent. But if large updates are
+# missing more often, these weights do not repair it: {glue:text}`ch8_informative:.2f`. Better weights would need each client's probability of answering, which the server
+# does not know. Nor can a run test for it, because the clients that could tell did not answer.
 #
-# What becomes of each method (*at random*: silence has nothing to do with the update):
+# The table says what happens to each method (*at random*: silence has nothing to do with the update):
 #
-# | method | silent participants | and unbiasedness |
+# | method | how silent participants are treated | is it still unbiased? |
 # | --- | --- | --- |
 # | `fedavg`, `md`, `fedprox`, server optimisers, `power-of-choice`, `divfl`, `cyclic` | weights normalised over the respondents | as before, if at random |
-# | `fedavg-unbiased`, `fedstas-unbiased`, without replacement too | $m_h / r_h$ within the stratum | kept, if at random and each stratum has an answer |
-# | `strat`, `fedsts`, `fedstas` | the same | biased as it was |
-# | `clustered-*` | normalised, as for `md` | lost: a row that is silent is represented by other rows |
-# | `fedstas-least-variance` | one seat a stratum: the weight of a silent one goes to the others in proportion | lost: the other strata represent it |
-# | `fedsampling`, `poisson`, `optimal-client-sampling`, `k-vib`, `cube`, `local-pivotal`, `fedvarp` | $m/r$ over the cohort | kept, if at random and anyone answers |
-# | `mifa` | none: its last update counts again | biased towards the past, as it was |
+# | `fedavg-unbiased`, `fedstas-unbiased`, without replacement too | $m_h / r_h$ within the stratum, with $r_h$ answers of $m_h$ | yes, if at random and each stratum has an answer |
+# | `strat`, `fedsts`, `fedstas` | the same | biased as before |
+# | `clustered-*` | normalised, as for `md` | no: other rows represent a row that is silent |
+# | `fedstas-least-variance` | a stratum has one draw, so the weight of a silent client goes to the others in proportion | no: other strata represent a stratum that is silent |
+# | `fedsampling`, `poisson`, `optimal-client-sampling`, `k-vib`, `cube`, `local-pivotal`, `fedvarp` | $m/r$ over the cohort | yes, if at random and anyone answers |
+# | `mifa` | not at all: the last update of a silent client counts again | biased towards the past, as before |
 #
-# Below a quorum (half of the cohort by default) the run stops with a sentence that says who failed and why. It goes on from its last round when started again.
-# A late answer is never used in a later round: it was made from another $w_t$. A cohort that is empty from the start, as independent coins can
-# make it, is no failure. Nothing is sent, and the model stays.
+# If fewer participants answer than a quorum (half of the cohort by default), the run stops with a sentence that says who failed and why. When it is started again, it continues from its last round.
+# A late answer is never used in a later round, because it was computed from another $w_t$. A cohort can be empty from the start, because independent draws can select
+# nobody. This is no failure: nothing is sent, and the model stays.
 #
 # ## What does the server learn?
 #
-# No true size in the private methods, and much else. Tests read every message of every round and look for sizes among all numbers and shapes, sample counts
-# included. Flower's own strategies weight by `num-examples` of each client; ours never ask. Errors of a client are
-# sent without their text, since PyTorch's would name a shape. That is what is *not sent*. What can be *inferred* is another matter.
+# In the private methods the server learns no true size, but it learns much else. Tests read every message of every round and look for sizes among all numbers and shapes, sample counts
+# included. Flower's own strategies weight each client by `num-examples`; ours never ask for it. Errors of a client are
+# sent without their text, because PyTorch's messages would name a shape. So sizes are *not sent*. What the server can *infer* is another matter.
 #
-# **An update is a gradient.** After one local step the model that a client returns is $w_t$ less the learning rate times its gradient. So the server computes it back, here
-# for a client of {glue:text}`ch8_task`, from the model alone:
+# **An update is a gradient.** After one local step, the model that a client returns is $w_t$ less the learning rate times its gradient. So the server computes it back from the model alone, here
+# for a client of {glue:text}`ch8_task`:
 
 # %%
 task_ = tasks.load(s.task)
@@ -333,10 +335,10 @@ error = np.linalg.norm(recovered - gradients[0]) / np.linalg.norm(gradients[0])
 print(f"relative error of the recovered gradient: {error:.1e}")
 
 # %% [markdown]
-# With three steps it is the sum of three gradients at three points. Squeezing the gradient protects nothing that the model does not then tell.
+# With three steps the server gets the sum of three gradients at three points. Squeezing the gradient protects nothing, because the model tells the rest.
 #
-# **A gradient tells labels.** The derivative by the bias of output $c$ is the mean predicted probability of class $c$ less its share among the
-# client's examples. At $w_0$ all predictions are near $1/C$. So the most negative of $C$ numbers in the squeezed gradient names the client's most frequent label:
+# **A gradient tells labels.** The derivative with respect to the bias of output $c$ is the mean predicted probability of class $c$ less its share among the
+# client's examples. At $w_0$ all predictions are near $1/C$. So the most negative of these $C$ numbers in the squeezed gradient names the client's most frequent label:
 
 # %%
 classes = task_.classes
@@ -353,8 +355,8 @@ expect("names the client's most frequent label", labels > 0.7, right=labels)
 expect("reads off the gradients", labels > 0.7, right=labels)
 
 # %% [markdown]
-# It is right for {glue:text}`ch8_labels:.0f` % of {glue:text}`ch8_n` clients, against {glue:text}`ch8_chance:.0f` % by chance. What `target` called an oracle, the server
-# reads off the gradients that it needs for its strata.
+# The guess is right for {glue:text}`ch8_labels:.0f` % of {glue:text}`ch8_n` clients, against {glue:text}`ch8_chance:.0f` % by chance. The method `target` needs an oracle for the labels, but the server
+# reads off the gradients that it needs for its strata what the oracle would say.
 #
 # **Randomness that the server knows protects nothing.** The simulation draws private reports from streams of the public seed. Whoever knows the seed
 # knows which answers are true. We play the server, and replay each client's stream:
@@ -374,24 +376,24 @@ print(f"of {len(data.sizes)} reports the server knows {len(correct)} to be true"
 assert all(correct)
 
 # %% [markdown]
-# So a node of `fedstas.flower` draws its reports from the system's entropy, or from a `secret` of its own that makes its
-# memoised report the same in every run. The public seed is used only if the node sets `reproducible`, for tests. The draws of examples do come from the public seed: the server can
-# tell which *places* in a shard were used, not what is there. No privacy by subsampling may be claimed.
+# Therefore a node of `fedstas.flower` draws its reports from the system's entropy, or from a `secret` of its own, which makes its
+# memoised report the same in every run. The public seed is used only if the node sets `reproducible`, for tests. The draws of examples do come from the public seed, so the server can
+# tell which *places* in a shard were used, though not what is there. You may therefore claim no privacy by subsampling.
 #
-# **A privacy that the server may set protects nothing either.** A server that asks for a report with $\alpha = 1$ asks for the true size. So a node has a configuration of its
-# own: `epsilon`, `size-cap`, `memoised`, and the number of `reports` that it gives in a run at most. It computes $\alpha$ itself. It refuses a question that
-# names another, or asks for one report more. With an `epsilon` it never tells its size, whatever method the run names; without one it gives no reports.
-# Gradients, their norms and losses it does tell. They are means over its examples, the same if each were there twice. That hides its size and
+# **A privacy loss that the server may set protects nothing either.** A server that asks for a report with $\alpha = 1$ asks for the true size. So each node has a configuration of its
+# own: `epsilon`, `size-cap`, `memoised`, and the largest number of `reports` that it gives in a run. It computes $\alpha$ itself. It refuses a question that
+# names another $\alpha$, or that asks for one report more. With an `epsilon` it never tells its size, whatever method the run names; without one it gives no reports.
+# It does tell gradients, their norms and losses. They are means over its examples, so they would be the same if each example were there twice. This hides the size and
 # nothing else.
 #
-# **And the side doors.** Flower reports with each answer how long the client worked, which grows with its size once a batch is not full. A client without
-# data says so in its first message. FedSampling's updates are multiplied by the number of drawn examples: who knows the mean update learns that number. None of this is
-# covered by the $\epsilon$ of chapter 3, which is that of the reports alone. To hide updates as well takes secure aggregation or noise on them. That is another
+# **Side channels remain.** Flower reports with each answer how long the client worked, and this time grows with its size once a batch is not full. A client without
+# data says so in its first message. FedSampling multiplies updates by the number of drawn examples, so whoever knows the mean update learns that number. The $\epsilon$ of
+# {doc}`the page on size reports <03_data_sampling>` covers none of this, because it is that of the reports alone. To hide updates as well, you need secure aggregation or noise on the updates. That is another
 # method with another accuracy.
 #
-# ## TLS and authentication
+# ## How do you set up TLS and authentication?
 #
-# They are configuration, not code. On one machine `deploy.py` starts everything with `--insecure`. Between machines, Flower encrypts and authenticates:
+# You configure them, and change no code. On one machine `deploy.py` starts everything with `--insecure`. Between machines, Flower encrypts and authenticates:
 #
 # ```bash
 # # the server: a certificate for its name, and only nodes that were registered
@@ -405,17 +407,17 @@ assert all(correct)
 #   --auth-supernode-private-key keys/node_3 --node-config "partition-id=3 secret=8150297 epsilon=3.0 reports=10"
 # ```
 #
-# TLS keeps others from reading along; it hides nothing from the SuperLink. Authentication matters to the *design*: the weights rest on each client being itself, once.
-# Without it anyone can join under a number that is taken, and is then taken for that client after a restart. A node can also insist on apps that
-# someone it trusts has signed (`--trusted-entities`). It should: the app decides what is sent.
+# TLS keeps others from reading the messages, but it hides nothing from the SuperLink. Authentication matters to the *design*, because the weights assume that each client is itself, once.
+# Without authentication anyone can join under a number that is taken, and after a restart the intruder is taken for that client. A node can also insist on apps that
+# someone it trusts has signed (`--trusted-entities`). It should, because the app decides what is sent.
 #
 # ## What we learned
 #
-# - The designs run unchanged on real processes. A view that asks in messages is all that is new, and the runs equal the simulation's.
-# - The simulation's account is the algorithm's. Around it Flower sends a fixed sum for each message, whatever the model.
-# - Silence after the draw changes the estimator. $m_h/r_h$ keeps it unbiased for silence at random. Where silence depends on the update, nothing
-#   does that the server knows.
-# - No size on the wire is not the same as nothing learned: labels, gradients and running times tell much.
+# - The designs run unchanged on real processes. Only the view is new: it asks in messages, and the runs equal the simulation's.
+# - The simulation accounts the bytes of the algorithm. Flower adds a fixed number of bytes for each message, whatever the model.
+# - Silence after the draw changes the estimator. The factor $m_h/r_h$ keeps it unbiased if clients are silent at random. If silence depends on the update, no weights that
+#   the server knows repair it.
+# - Sending no size does not mean that nothing is learned: gradients, labels and running times tell much.
 #
 # ## Exercises
 #
@@ -432,7 +434,7 @@ assert all(correct)
 # :label: sol-ch8-bytes
 # :class: dropdown
 # ````
-# Every client sends $d'$ floats and a code for each parameter, every participant a model. Eight times too much are bits. Far too little forgets
+# Every client sends $d'$ floats and a code for each parameter, and every participant sends a model. If your answer is eight times too large, you counted bits. If it is far too small, you forgot
 # that strata need a gradient of *every* client.
 
 
@@ -452,8 +454,8 @@ print(check.answer("federation/bytes", bytes_up))
 # ```{exercise-start} Who stands for the silent
 # :label: ex-ch8-stand
 # ```
-# Level 2. Write `stand_for(weights, strata, answered)` for Hansen–Hurwitz weights, if each stratum has at least one answer: a list of
-# weights, 0 for the silent. `check.answer("federation/stand-for", stand_for)`
+# Level 2. Write `stand_for(weights, strata, answered)` for Hansen–Hurwitz weights, if each stratum has at least one answer. It returns a list of
+# weights, with 0 for the silent clients. `check.answer("federation/stand-for", stand_for)`
 # ```{exercise-end}
 # ```
 
@@ -462,8 +464,8 @@ print(check.answer("federation/bytes", bytes_up))
 # :label: sol-ch8-stand
 # :class: dropdown
 # ````
-# The weights hold $1/m_h$; of the $m_h$ draws, $r_h$ are left, and they are draws from the same $p$. If your weights sum to one, you normalised
-# them: Hansen–Hurwitz weights do so only on average.
+# The weights contain $1/m_h$. Of the $m_h$ draws $r_h$ are left, and they are draws from the same $p$. If your weights sum to one, you normalised
+# them; Hansen–Hurwitz weights sum to one only on average.
 
 
 # %%
@@ -485,7 +487,7 @@ print(check.answer("federation/stand-for", stand_for))
 # ```{exercise-start} Silence that tells
 # :label: ex-ch8-silence
 # ```
-# Level 3. Two clients have the updates 0 and 1, and both are asked. Find chances to answer, each at least 1/2, so that the mean of those who answer, given that anybody
+# Level 3. Two clients have the updates 0 and 1, and both are asked. Find probabilities of answering, each at least 1/2, so that the mean of those who answer, given that anybody
 # does, is off by more than 0.15. `check.answer("federation/not-at-random", (updates, chances))`
 # ```{exercise-end}
 # ```
@@ -495,9 +497,9 @@ print(check.answer("federation/stand-for", stand_for))
 # :label: sol-ch8-silence
 # :class: dropdown
 # ````
-# With chances $q_0, q_1$ the mean is $\frac{q_0 q_1/2 + (1 - q_0) q_1}{1 - (1-q_0)(1-q_1)}$: at $q_0 = 1/2$ and $q_1 = 0.95$ it is
-# {glue:text}`ch8_bent:.2f` instead of 0.5. Neither chance is small, and the bias is large. Equal chances are refused, however small: such silence makes the
-# cohort smaller and bends nothing.
+# With probabilities $q_0, q_1$ the mean is $\frac{q_0 q_1/2 + (1 - q_0) q_1}{1 - (1-q_0)(1-q_1)}$: at $q_0 = 1/2$ and $q_1 = 0.95$ it is
+# {glue:text}`ch8_bent:.2f` instead of 0.5. Neither probability is small, and yet the bias is large. Equal probabilities are refused, however small they are, because such silence makes the
+# cohort smaller and biases nothing.
 
 # %%
 print(check.answer("federation/not-at-random", ((0, 1), (0.5, 0.95))))
@@ -506,7 +508,7 @@ print(check.answer("federation/not-at-random", ((0, 1), (0.5, 0.95))))
 q0, q1 = 0.5, 0.95
 bent = (q0 * q1 / 2 + (1 - q0) * q1) / (1 - (1 - q0) * (1 - q1))
 glue_values("ch8", bent=bent)
-expect("the bias is large", bent - 0.5 > 0.15, mean=bent)
+expect("and yet the bias is large", bent - 0.5 > 0.15, mean=bent)
 
 # %% [markdown]
 # ````{solution-end}
@@ -515,5 +517,5 @@ expect("the bias is large", bent - 0.5 > 0.15, mean=bent)
 # %% [markdown]
 # ## Further reading
 #
-# {cite:t}`mcmahan2017communication` is where federated averaging begins; {cite:t}`horvitz1952generalization` is where unequal chances are undone by weights;
+# {cite:t}`mcmahan2017communication` introduced federated averaging; {cite:t}`horvitz1952generalization` undo unequal probabilities by weights;
 # {cite:t}`dwork2006differential` says what a promise of privacy is worth. Flower's own documentation covers deployment, TLS and authentication in full.

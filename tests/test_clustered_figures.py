@@ -155,11 +155,11 @@ def test_the_substitute_with_colour_images_has_a_separate_figure(recorded, tmp_p
 
 def test_figure_5_has_every_clients_shares_and_every_classs_examples():
     figure = figures.figure_5(SIZES)
-    rows = np.array(figure.axes).reshape(4, 2)
+    rows = np.array(figure.axes).reshape(2, 4).T
     for concentration, (shares_panel, classes_panel) in zip(
         (10.0, 0.1, 0.01, 0.001), rows, strict=True
     ):
-        assert shares_panel.get_ylabel() == f"concentration\n{concentration:g}"
+        assert shares_panel.get_title() == f"concentration {concentration:g}"
         federation = partition.dirichlet_fixed_size(
             np.repeat(range(10), 5000), SIZES, concentration, 0
         )

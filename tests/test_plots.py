@@ -318,19 +318,20 @@ def test_every_pair_of_method_and_variant_of_the_small_sweeps_is_one_run():
     assert parts == pairs
 
 
-def test_a_map_of_strata_has_a_slice_for_each_draw_that_a_client_belongs_to():
+def test_a_map_of_strata_shows_which_draws_may_choose_a_client():
     points, omega = np.array([[0.0, 0], [1, 0], [0, 2]]), np.array([0.25, 0.25, 0.5])
     halves, by_stratum = np.full((2, 3), 0.5), np.array([[1.0, 1, 0], [0, 0, 1]])
-    figure = plots.strata_map(
-        points, omega, {"split": halves, "whole": by_stratum, "a": by_stratum, "b": by_stratum}
-    )
-    first, second = figure.axes[:2]
-    assert [ax.get_title() for ax in (first, second)] == ["split", "whole"]
-    assert [len(ax.patches) for ax in (first, second)] == [6, 3]
-    assert {round(w.theta2 - w.theta1) for w in first.patches} == {180}
-    areas = sorted(w.r**2 for w in second.patches)
+    shared = np.array([[1.0, 0.7, 0], [0, 0.3, 1]])
+    designs = {"equal": halves, "whole": by_stratum, "split": shared, "b": by_stratum}
+    figure = plots.strata_map(points, omega, designs)
+    first, second, third = figure.axes[:3]
+    assert [ax.get_title() for ax in (first, second)] == ["equal", "whole"]
+    colours = [{disc.get_facecolor() for disc in ax.patches} for ax in figure.axes]
+    assert list(map(len, colours)) == [1, 2, 2, 2] and not colours[0] & colours[1]
+    rims = [[disc.get_linewidth() > 1 for disc in ax.patches] for ax in (first, second, third)]
+    assert list(map(sum, rims)) == [0, 0, 1]  # the client that two draws may choose
+    areas = sorted(disc.radius**2 for disc in second.patches)
     assert areas[2] == pytest.approx(2 * areas[0])  # area is weight
-    assert len({w.get_facecolor() for w in second.patches}) == 2
     ends = [line.get_xydata()[1].tolist() for line in second.lines]
     assert ends == [[0.5, 0.0], [0.5, 0.0], [0.0, 2.0]]  # the mean of what a draw stands for
     plt.close(figure)

@@ -50,7 +50,9 @@ SWEEPS_OF_READER |= {
 _CIFAR, _SKEWED = {"clustered-cifar10", "clustered-mnist"}, {"clustered-coarse10"}
 SWEEPS_OF_READER |= {("clustered_figures", f"figure_{k}"): _CIFAR for k in (2, 6, 7, 8, 9, 10)}
 SWEEPS_OF_READER |= {
+    ("clustered_figures", "draw_gains"): {"clustered-mnist"},
     ("clustered_figures", "figure_2_colour"): _SKEWED,
+    ("ch09", "compute_tuned_gains"): {"which-design"},
     ("clustered_figures", "local_tests"): _CIFAR,
     ("clustered_figures", "verdicts"): _CIFAR | _SKEWED,
     ("fedsampling", "verdicts_table"): {
@@ -228,9 +230,10 @@ def test_the_number_of_displays_of_recorded_runs_in_each_chapter():
     }
     assert {stem: count for stem, count in counts.items() if count} == {
         "05_experiments": 19,
-        "06_clustered_sampling": 11,
+        "06_clustered_sampling": 12,
         "07_fedsampling": 10,
-        "09_what_we_would_write": 7,
+        "09_what_we_would_write": 2,
+        "09b_variations": 5,
         "10_which_design": 5,
         "10c_first_comparison": 17,
     }

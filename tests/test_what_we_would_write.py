@@ -538,15 +538,16 @@ def test_who_knows_the_seed_knows_which_reports_are_true(digits, federation):
 
 
 def test_the_page_says_what_its_statements_do_not_cover():
-    page = (Path(__file__).parents[1] / "notebooks" / "09_what_we_would_write.py").read_text(
-        encoding="utf-8"
+    page, variations, lemmas = (
+        (Path(__file__).parents[1] / "notebooks" / f"{name}.py").read_text(encoding="utf-8")
+        for name in ("09_what_we_would_write", "09b_variations", "09c_corrected_lemmas")
     )
-    _, _, private = page.partition("} The privacy statement")
+    _, _, private = lemmas.partition("} The privacy statement")
     private, _, _ = private.partition("# ```\n")
     for words in ("empty client", "public seed", "Time tells", "new run", "in clear"):
         assert words in private, words
-    _, _, corrected = page.partition("# ## Why not the corrected method?")
-    corrected, _, limits = corrected.partition("# ## What are the limits?")
+    _, _, corrected = variations.partition("# ## Why not the corrected method?")
+    _, _, limits = page.partition("# ## What are the limits?")
     limits, _, _ = limits.partition("# ## How to cite")
     assert "CIFAR-100" in limits and "Fashion-MNIST" in limits
     assert all(name in corrected for name in ("ch9_hundred_corrected", "ch9_gain_few"))
@@ -660,7 +661,7 @@ def test_errors_above_md_are_counted_and_the_largest_is_returned():
 def test_the_table_of_a_setting_names_designs_in_words_and_omits_the_standard_error_of_one_partition():
     table = make_one_round_table("fashion-mnist", [0], divfl=0.25).assign(megabytes=[1.0] * 12)
     text = one_rounds.tabulate_errors(table, "fashion-mnist")
-    names = ["the cut (recommended)", "cut of the true updates", "DivFL (biased)"]
+    names = ["least-variance strata (recommended)", "cut of the true updates", "DivFL (biased)"]
     assert text["design"].tolist() == names
     assert text["m = 5"].tolist() == ["0.5", "0.4", "0.25"]
     assert set(one_rounds.SETTING_TITLES) == set(one_rounds.SETTINGS)

@@ -1,4 +1,4 @@
-"""Figures and tables of chapter 6, *Neighbours: clustered sampling*."""
+"""Figures and tables of the page *Neighbours: clustered sampling*."""
 
 from __future__ import annotations
 
@@ -90,13 +90,12 @@ def draw_rows(schemes: dict[str, np.ndarray], labels: np.ndarray) -> Figure:
     """
     m, classes = len(next(iter(schemes.values()))), int(labels.max()) + 1
     palette = sns.color_palette("magma", classes + 1)[1:]
-    shape = {"figsize": (4.2, (0.26 * m + 0.6) * len(schemes)), "squeeze": False, "sharex": True}
-    figure, axes = plt.subplots(len(schemes), 1, **shape)
-    for ax, (title, counts) in zip(axes[:, 0], schemes.items(), strict=True):
+    width = plots.WIDTH if len(schemes) == 1 else plots.WIDE
+    figure, axes = plt.subplots(1, len(schemes), figsize=(width, 0.26 * m + 0.6), squeeze=False)
+    for ax, (title, counts) in zip(axes[0], schemes.items(), strict=True):
         _draw_stacked_bars(ax, counts, [palette[c] for c in labels], [str(c) for c in labels])
-        ax.set(ylabel="draw")
+        ax.set(ylabel="draw", xlabel="examples in the row")
         ax.set_title(title, loc="left")
-    axes[-1, 0].set_xlabel("examples in the row")
     return figure
 
 
@@ -181,17 +180,41 @@ def draw_panels(runs: SchemeRuns, under_md: float, classes: int, name: str = "di
         classes: the number of classes.
         name: what the classes are called on the axis.
     """
-    figure, axes = plt.subplots(3, 1, figsize=(plots.WIDTH, 6.6), sharex=True)
+    figure, axes = plt.subplots(1, 3, figsize=(plots.WIDE, 2.5))
     styles = {m: plots.method_style(m)._replace(label=short) for m, short in SHORT_NAMES.items()}
     labels = {"train_loss": "training loss (nats)", "test_accuracy": "test accuracy (%)"}
     labels = {"digits": f"distinct {name}"} | labels
     for ax, (metric, label) in zip(axes, labels.items(), strict=True):
         frame = runs.cohorts if metric == "digits" else runs.history
-        options = {"styles": styles, "xlabel": "", "ylabel": label, "width": 1.6}
+        options = {"styles": styles, "ylabel": label, "width": 1.6}
         plots.learning_curves(ax, frame, metric, list(SHORT_NAMES), **options)
     axes[0].axhline(under_md, color=plots.BLACK, lw=1, ls=":")
+    plots.annotate(
+        axes[0],
+        0.05,
+        under_md,
+        "MD, exact",
+        plots.BLACK,
+        0,
+        -7,
+        xycoords=axes[0].get_yaxis_transform(),
+    )
     axes[0].set_ylim(top=classes + 0.3)
-    axes[-1].set_xlabel("round")
+    return figure
+
+
+def draw_gains(gains: dict[str, float]) -> Figure:
+    """Draw the points of accuracy above MD of each scheme, as `accuracy_gains` returns them, with their intervals."""
+    keys = {m: m.removeprefix("clustered-") for m in tuple(NAMES)[1:]}
+    rows = [(gains[k], gains[f"{k}_low"], gains[f"{k}_high"]) for k in keys.values()]
+    table = pd.DataFrame(rows, [NAMES[m] for m in keys], ["mean", "low", "high"])
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 1.5))
+    colours = [plots.method_style(m).colour for m in keys]
+    plots.intervals(ax, {"": table}, {"": plots.Style(plots.BLACK)}, colours=colours, reference=0)
+    ax.set(xlabel="points of test accuracy above MD")
+    plots.annotate(
+        ax, 0, 1, "MD = 0", plots.BLACK, 0, 6, ha="center", xycoords=ax.get_xaxis_transform()
+    )
     return figure
 
 

@@ -1,11 +1,11 @@
-"""Figures and tables of chapter 7, *Neighbours: FedSampling*, and the recorded runs that it reads.
+"""Figures and tables of the page *Neighbours: FedSampling*, and the recorded runs that it reads.
 
 Sigma is the parameter of the log-normal partition, the spread of the clients' sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -64,41 +64,36 @@ def draw_distributions(distributions: dict[str, list[tuple]], target: float) -> 
         colour = plots.PURPLE if ax is ax.figure.axes[0] else plots.DARK_GREY
         ax.bar(support, np.bincount(where, probabilities), 0.1, color=colour, alpha=0.7, lw=0)
         ax.axvline(target, color=plots.BLACK, lw=1.2, ls="--")
+        if ax is ax.figure.axes[0]:
+            plots.annotate(ax, target, 0.36, "pooled mean", plots.BLACK, 4)
         ax.plot(values @ probabilities, 0.4, "v", color=colour, ms=9, mec=plots.BLACK)
         ax.set(ylim=(0, 0.45), yticks=[0, 0.2, 0.4])
         ax.grid(axis="x", visible=False)
 
-    return plots.panels(draw, distributions, height=1.4, xlabel="aggregate", ylabel="probability")
+    options = {"height": 1.7, "columns": 3, "sharey": True}
+    return plots.panels(draw, distributions, xlabel="aggregate", ylabel="probability", **options)
 
 
-def draw_one_round(rounds: dict[float, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Figure:
-    """Draw how many examples of each client one round uses, over how many the client has.
+def draw_reach(shares: dict[float, np.ndarray]) -> Figure:
+    """Draw which share of all examples one round reaches: the median, and a range that holds 95 % of the rounds.
 
     Args:
-        rounds: by sigma, the clients' sizes [N], how many examples FedSampling draws of each [N], and ten clients
-            sampled uniformly [10], who use all their examples.
+        shares: by sigma, of rounds of fedavg, md and FedSampling [rounds, 3].
     """
-    largest = max(sizes.max() for sizes, _, _ in rounds.values())
-
-    def draw(ax: Axes, part: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-        """Draw one round at one sigma into a panel."""
-        sizes, counts, cohort = part
-        ax.plot(sizes, counts, "o", color=plots.PURPLE, ms=4, alpha=0.6, mew=0)
-        ax.plot(sizes[cohort], sizes[cohort], "s", color=plots.GREY, ms=5)
-        ax.set(xscale="log", xlim=(0.7, 2 * largest), ylim=(-0.4, 20 * largest))
-        ax.set_yscale("symlog", linthresh=1)
-        ax.set_yticks([0, 1, 100, 10_000], ["0", "1", "100", "10,000"])
-        ten_clients = f"ten clients, all their examples: {sizes[cohort].sum():,}"
-        corner = {"xycoords": "axes fraction"}
-        plots.annotate(ax, 0.02, 0.93, ten_clients, plots.DARK_GREY, 0, **corner)
-        drawn = f"FedSampling: {counts.sum():,}"
-        plots.annotate(ax, 0.98, 0.09, drawn, plots.PURPLE, 0, ha="right", **corner)
-
-    parts = {
-        f"σ = {sigma:g}: {len(part[0])} clients with data": part for sigma, part in rounds.items()
-    }
-    labels = {"xlabel": "examples of the client", "ylabel": "examples used"}
-    return plots.panels(draw, parts, height=2.45, sharey=True, **labels)
+    names, series = ("fedavg", "md", "fedsampling"), {}
+    for place, name in enumerate(names):
+        quantiles = [np.percentile(100 * x[:, place], (50, 2.5, 97.5)) for x in shares.values()]
+        rows = [f"σ = {sigma:g}" for sigma in shares]
+        series[name] = pd.DataFrame(quantiles, rows, ["mean", "low", "high"])
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.6))
+    plots.intervals(ax, series, ARMS, spread=0.5, xlim=(0, 100))
+    ax.axvline(10, color=plots.GREY, lw=0.8, ls="--")
+    plots.annotate(
+        ax, 10, 1, "a tenth", plots.GREY, 0, 6, ha="center", xycoords=ax.get_xaxis_transform()
+    )
+    ax.set_xlabel("examples that a round reaches (% of all)")
+    plots.legend(figure, {name: ARMS[name] for name in names}, columns=3)
+    return figure
 
 
 def tabulate_reach(
@@ -145,26 +140,50 @@ def load_imbalance() -> pd.DataFrame:
     return frame.assign(megabytes=megabytes, thousands=frame["examples"] / 1e3)
 
 
-def draw_accuracies(
-    accuracies: dict[str, pd.DataFrame], labels: Mapping, arms: Sequence[str]
-) -> Figure:
-    """Draw the accuracy of each arm in each setting: single runs, means and 95 % intervals over seeds.
+def draw_differences(accuracies: Mapping[str, pd.DataFrame], other: str = "fedavg") -> Figure:
+    """Draw by how many points the arms are above another one in each setting, with 95 % intervals over seeds.
 
     Args:
-        accuracies: by metric a frame of runs, a column per arm, its index starting with the setting.
-        labels: of the settings on the axis.
+        accuracies: by metric a frame of runs, a column per arm, its index starting with sigma.
+        other: the arm that the others are compared with.
     """
-    parts = {}
-    for metric, runs in accuracies.items():
-        places: dict[str, dict[float, pd.Series]] = {arm: {} for arm in arms}
-        for k, arm in enumerate(arms):
-            for x, setting in enumerate(labels):
-                places[arm][x + 0.16 * (k - (len(arms) - 1) / 2)] = runs.xs(setting)[arm]
-        parts[plots.METRICS[metric][0]] = places
-    options = {"height": 2.4, "sharey": True}
-    figure = plots.panels(plots.run_means, parts, ARMS, **options)
-    figure.axes[-1].set_xticks(range(len(labels)), list(labels.values()))
-    plots.legend(figure, {arm: ARMS[arm] for arm in arms})
+    figure, axes = plt.subplots(1, len(accuracies), figsize=(plots.WIDE, 2.9), sharey=True)
+    for ax, (metric, runs) in zip(np.atleast_1d(axes), accuracies.items(), strict=True):
+        settings = runs.groupby(level=0, sort=False)
+        series = {}
+        for arm in (arm for arm in ARMS if arm in runs and arm != other):
+            rows = [statistics.mean_interval((x[arm] - x[other]).dropna()) for _, x in settings]
+            names = [f"σ = {name:g}" for name, _ in settings]
+            series[arm] = pd.DataFrame(rows, names, ["mean", "low", "high"])
+        plots.intervals(ax, series, ARMS, reference=0, spread=0.5)
+        ax.set_title(plots.METRICS[metric][0], loc="left", fontsize=9)
+        ax.set_xlabel(f"points above {ARMS[other].label}")
+        plots.annotate(
+            ax, 0, 0.02, f"{other} = 0", plots.GREY, 4, xycoords=ax.get_xaxis_transform()
+        )
+    plots.legend(figure, {arm: ARMS[arm] for arm in series}, columns=3)
+    return figure
+
+
+def draw_live(above: Mapping[tuple[str, str], tuple[float, float, float]]) -> Figure:
+    """Draw by how many points FedSampling is above fedavg and above the control, in each partition.
+
+    Args:
+        above: the mean difference and its 95 % interval, by partition and arm.
+    """
+    partitions = list(dict.fromkeys(name for name, _ in above))
+    series = {
+        arm: pd.DataFrame(
+            [above[name, arm] for name in partitions], partitions, ["mean", "low", "high"]
+        )
+        for arm in ("fedavg", ALL)
+    }
+    styles = {arm: ARMS[arm]._replace(label=f"above {ARMS[arm].label}") for arm in series}
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.4))
+    plots.intervals(ax, series, styles, reference=0, spread=0.4)
+    ax.set_xlabel("FedSampling's accuracy above the other's (points)")
+    plots.annotate(ax, 0, 0.02, "no difference", plots.GREY, 4, xycoords=ax.get_xaxis_transform())
+    plots.legend(figure, styles)
     return figure
 
 
@@ -185,14 +204,15 @@ def draw_over_costs(runs: pd.DataFrame, sigma: float) -> Figure:
     arms = [arm for arm in ARMS if arm in set(runs["arm"])]
     labels = {"megabytes": "sent, down and up (MB)", "thousands": "examples processed (thousands)"}
     styles = {arm: ARMS[arm]._replace(dash="-") for arm in arms}
-    figure, axes = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.8), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(plots.WIDE, 3.0), sharey=True)
     for ax, (cost, label) in zip(axes, labels.items(), strict=True):
         options = {"styles": styles, "seeds": True, "names": False, "width": 1.6}
         plots.learning_curves(ax, runs, "test_accuracy", arms, x=cost, **options)
-        ax.set(xscale="log", xlabel=label, ylabel="accuracy on the\nglobal test set (%)")
+        ax.set(xscale="log", xlabel=label, ylabel="")
         ax.margins(x=0.05)
         plt.setp(ax.lines, markevery=0.2)
-    plots.legend(figure, styles)
+    axes[0].set_ylabel("accuracy on the\nglobal test set (%)")
+    plots.legend(figure, styles, columns=4)
     return figure
 
 
@@ -249,6 +269,7 @@ def draw_errors_by_cap(
     styles |= {name: plots.Style(colour) for name, colour in colours.items()}
     panels = {"100 clients": parts, "both parts, by the number of clients": totals}
     options = {"names": False, "width": 1.6, "sharey": True, "height": 2.65, "xlabel": "size cap M"}
+    options |= {"columns": 2}
     options |= {"xscale": "log", "yscale": "log", "ylim": (2, 1500), "xlim": (10, 5500)}
     figure = plots.panels(plots.curves, panels, styles, **options)
     above, below = figure.axes
@@ -261,7 +282,8 @@ def draw_errors_by_cap(
     for ax in figure.axes:
         ax.axhline(10, color=plots.GREY, lw=0.8, ls="--")
         ax.set_yticks([10, 100, 1000], ["10", "100", "1000"])
-        ax.set_ylabel("error of the total\n(% of the truth)")
+    above.set_ylabel("error of the total\n(% of the truth)")
+    plots.annotate(above, 11, 10, "10 %", plots.GREY, 0, 6)
     below.set_xticks([10, 100, 601, 2000], ["10", "100", "601", "2000"])
     below.set_xticks([], minor=True)
     return figure
@@ -289,7 +311,8 @@ def draw_rates(rates: dict[int, dict[int, np.ndarray]]) -> Figure:
         ax.hlines(range(len(table))[::-1], table["q25"], table["q75"], **thick)
         ax.axvline(0.1, color=plots.BLACK, lw=1.2, ls="--")
 
-    figure = plots.panels(draw, parts, height=1.6, xlabel="rate where 0.1 is wanted")
+    options = {"height": 1.7, "columns": 3, "sharey": True}
+    figure = plots.panels(draw, parts, xlabel="rate where 0.1 is wanted", **options)
     ticks = [0.05, 0.1, 0.2, 0.5, 1]
     figure.axes[-1].set_xticks(ticks, [f"{x:g}" for x in ticks])
     figure.axes[-1].set_xticks([], minor=True)

@@ -1,4 +1,4 @@
-"""Figures and tables of chapter 8, *From the page to a federation*."""
+"""Figures and tables of the page *From the page to a federation*."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS = {  # of the bytes between nodes and server, by purpose
 def draw_bytes(traffic: pd.DataFrame) -> Figure:
     """Draw the bytes between nodes and server by purpose, in multiples of the bytes that the simulation accounts for.
 
-    A panel for each task, and a bar for each method and direction; the black line is at 1.
+    A panel for each task, side by side, and a bar for each method and direction; the black line at 1 is the account.
 
     Args:
         traffic: a row for each task, method and direction (`way`); columns are `parameters` of the network, the bytes
@@ -32,11 +32,14 @@ def draw_bytes(traffic: pd.DataFrame) -> Figure:
         for task, rows in shares.groupby("task", sort=False)
     }
     xlabel = "bytes on the wire per byte accounted"
-    options = {"height": 2.5, "sharex": False, "xlabel": xlabel, "stacked": True}
+    options = {"height": 2.7, "sharex": False, "xlabel": xlabel, "stacked": True, "columns": 2}
     figure = plots.panels(plots.bars, by_task, PARTS, **options)
     for ax in figure.axes:
         ax.axvline(1, color=plots.BLACK, lw=1.5)
-    plots.legend(figure, PARTS)
+        edge = {"xycoords": ax.get_xaxis_transform(), "va": "bottom", "ha": "right"}
+        plots.annotate(ax, 1, 0.01, "account", plots.BLACK, -4, **edge)
+    figure.axes[1].tick_params(labelleft=False)
+    plots.legend(figure, PARTS, columns=4)
     return figure
 
 

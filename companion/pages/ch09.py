@@ -1,4 +1,4 @@
-"""Figures and tables of chapter 9, *What we would write instead*."""
+"""Figures and tables of the chapter *A better design* and its appendices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import yaml
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from companion.pages import draw_probabilities, plots
 from companion.runs import feature_errors, one_rounds, protocol, statistics, tables
@@ -35,20 +34,20 @@ BY_NORM, RENEWED, NOISE = (
 )
 # How the chapter's tables and figures call the designs.
 MD_LABEL, KMEANS_LABEL, SIMILAR_LABEL = "MD", "k-means strata", "clustered by similarity"
-LEAST_VARIANCE_LABEL = "the cut"
+LEAST_VARIANCE_LABEL = "least-variance strata"
 ONE_ROUND_LABELS = {  # in the figure of one-round errors
     "clustered-similarity": SIMILAR_LABEL,
-    "optimal-client-sampling": "coins by norm",
+    "optimal-client-sampling": "optimal client sampling",
     "cube": "cube method",
     "fedstas-unbiased": KMEANS_LABEL,
-    FROM_UPDATES_METHOD: "cut, from updates",
+    FROM_UPDATES_METHOD: "the same, from updates",
     LEAST_VARIANCE_METHOD: LEAST_VARIANCE_LABEL,
 }
 ONCE, ONLY_UPDATES, THEN_UPDATES = feature_errors.RENEWAL_FEATURES[1:]
-COST_LABELS = {  # in the figure of costs and the table of comparisons
+COST_LABELS = {  # in the figure of gains and the table of comparisons
     "md": MD_LABEL,
-    "clustered-similarity": "clustered",
-    "fedstas-unbiased": "k-means",
+    "clustered-similarity": "clustered sampling",
+    "fedstas-unbiased": KMEANS_LABEL,
     LEAST_VARIANCE_METHOD: LEAST_VARIANCE_LABEL,
 }
 
@@ -127,15 +126,9 @@ def draw_strata_map(state: one_round.State, draws: dict, errors: dict[str, float
         draws: as `compute_draws` returns them.
         errors: of one round in multiples of MD's, by design.
     """
-    short = {SIMILAR_LABEL: "by similarity"}
-    panels = {
-        f"{short.get(label, label)}: {errors[label]:.2f}": x / state.omega
-        for label, (x, _) in draws.items()
-    }
+    panels = {f"{label}: {errors[label]:.2f}": x / state.omega for label, (x, _) in draws.items()}
     points, _ = compute_principal_coordinates(state)
-    figure = plots.strata_map(points, state.omega, panels)
-    figure.set_size_inches(4.2, 4.2)
-    return figure
+    return plots.strata_map(points, state.omega, panels)
 
 
 def compare_nonresponse(
@@ -171,7 +164,7 @@ def compare_nonresponse(
             f"K-Vib, round {t + 1} of its own run": (after, "k-vib", {})
             for t, after in kvib_states.items()
         },
-        "coins by size, in that round": (last, "poisson", {}),
+        "Poisson sampling by size, in that round": (last, "poisson", {}),
     }
     errors = one_rounds.compare_nonresponse(designs, drop, seed=seed)
     return errors.assign(exact=pd.Series(exact).reindex(errors.index))
@@ -204,12 +197,11 @@ def draw_one_round_errors(summary: pd.DataFrame) -> Figure:
         summary: as `one_rounds.summarise` returns it.
     """
     settings = [name for name in one_rounds.SETTING_TITLES if name in set(summary["setting"])]
-    figure, axes = plt.subplots(
-        math.ceil((len(settings) + 1) / 2), 2, figsize=(4.2, 5.6), sharey=True
-    )
+    figure, axes = plt.subplots(2, 3, figsize=(plots.WIDE, 4.4), sharey=True)
     for ax, setting in zip(axes.flat, settings, strict=False):
         rows = summary[summary["setting"] == setting].set_index("design")
-        ax.axhline(1, color=plots.GREY, lw=1)
+        ax.axhline(1, color=plots.METHODS["md"][0], lw=1.6)
+        plots.annotate(ax, -0.1, 1, "MD = 1", plots.PINK, 0, 7)
         for design in ONE_ROUND_LABELS:
             if design in rows.index:
                 line = rows.loc[[design]].sort_values("m")
@@ -218,8 +210,7 @@ def draw_one_round_errors(summary: pd.DataFrame) -> Figure:
                 ax.errorbar(x, line["mean"], line["se"], color=colour, ls=dash, lw=1.6, capsize=2)
         ticks = sorted(rows["m"].unique())
         ax.set(yscale="log", xticks=range(len(ticks)), xticklabels=ticks)
-        title = one_rounds.SETTING_TITLES[setting].replace(", ", ",\n")
-        ax.set_title(title, loc="left", fontsize=9)
+        ax.set_title(one_rounds.SETTING_TITLES[setting], loc="left", fontsize=9)
     last = axes.flat[-1]
     for row, (design, label) in enumerate(ONE_ROUND_LABELS.items()):
         colour, dash, *_ = plots.method_style(design)
@@ -229,8 +220,8 @@ def draw_one_round_errors(summary: pd.DataFrame) -> Figure:
         last.text(0.25, y, label, transform=last.transAxes, **style)
     for ax in list(axes.flat)[len(settings) :]:
         ax.axis("off")
-    figure.supxlabel("participants", fontsize=10)
-    figure.supylabel("error of a round (MD: 1)", fontsize=10)
+    figure.supxlabel("participants in a round", fontsize=10)
+    figure.supylabel("error of a round, relative to MD", fontsize=10)
     return figure
 
 
@@ -350,33 +341,51 @@ def list_significant_differences(comparisons: pd.DataFrame, rival: str, m: int) 
     return rows.loc[rows["holm"] < 0.05, "difference"].tolist()
 
 
-def draw_costs(frames: dict[tuple[str, int], pd.DataFrame]) -> Figure:
-    """Draw accuracy over megabytes, a row per federation, with ten participants on the left and five on the right.
+def draw_gains(duels: pd.DataFrame, tuned: pd.DataFrame) -> Figure:
+    """Draw by how many points least variance is ahead of each rival, with 95 % intervals: at one learning rate on the
+    left, with tuned rates at equal megabytes on the right.
 
     Args:
-        frames: as `least_variance_results.load_frames` returns them.
+        duels: as `least_variance_results.compare_with_rivals` returns them.
+        tuned: as `compute_tuned_gains` returns them.
     """
-    places = list(dict.fromkeys(place for place, _ in frames))
-    figure, axes = plt.subplots(
-        len(places), 2, figsize=(4.2, 5.4), sharey="row", sharex="col", squeeze=False
-    )
-    for row, place in zip(axes, places, strict=True):
-        for ax, m in zip(row, (10, 5), strict=True):
-            frame = frames[place, m]
-            recorded = [name for name in COST_LABELS if name in set(frame["method"])]
-            labels = {"x": "megabytes", "names": False, "xlabel": "", "ylabel": ""}
-            plots.learning_curves(ax, frame, "test_accuracy", recorded, xscale="log", **labels)
-            ax.set_title(f"{place.replace(', ', chr(10))}, m = {m}", loc="left", fontsize=9)
-            ax.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-            ax.xaxis.set_major_formatter("{x:g}")
-            ax.xaxis.set_minor_formatter(NullFormatter())
-    first = axes[0, 0]
-    for line, (name, label) in enumerate(COST_LABELS.items()):
-        colour = plots.method_style(name).colour
-        y = 0.93 - 0.13 * line
-        first.text(0.04, y, label, color=colour, transform=first.transAxes, fontsize=9)
-    figure.supxlabel("sent and received (MB)", fontsize=10)
-    figure.supylabel("accuracy on the test set (%)", fontsize=10)
+    fixed = duels[duels["variant"] == LEAST_VARIANCE_METHOD].set_index(["place", "m", "rival"])
+    rows = {f"{place}, m = {m}": (place, m) for place, m in fixed.index.droplevel("rival").unique()}
+    left = {
+        rival: pd.DataFrame(
+            [fixed.loc[(*row, rival), ["difference", "low", "high"]] for row in rows.values()]
+        ).set_axis(["mean", "low", "high"], axis=1)
+        for rival in RIVALS
+    }
+    budgets = {"small": "early", "large": "late"}
+    cells = {
+        f"{title}, {word}": (setting, budget)
+        for setting, title in TUNED_TITLES.items()
+        for budget, word in budgets.items()
+    }
+    right = {}
+    for rival in RIVALS:
+        index = pd.MultiIndex.from_tuples(
+            [(s, LEAST_VARIANCE, rival, b) for s, b in cells.values()], names=tuned.index.names
+        )
+        gains = tuned[["gain", "low", "high"]].reindex(index)
+        right[rival] = gains.set_axis(["mean", "low", "high"], axis=1)
+    figure, axes = plt.subplots(1, 2, figsize=(plots.WIDE, 4.4), width_ratios=(0.8, 1))
+    titles = "one learning rate, 99 rounds", "tuned rates, at equal megabytes"
+    for ax, names, series, title in zip(axes, (rows, cells), (left, right), titles, strict=True):
+        named = {rival: table.set_axis(list(names)) for rival, table in series.items()}
+        plots.intervals(ax, named, spread=0.5, reference=0, xlabel="points ahead of the rival")
+        ax.set_title(title, loc="left", fontsize=10)
+        ax.tick_params(axis="y", labelsize=8)
+        foot = {"xycoords": ax.get_xaxis_transform(), "va": "bottom", "fontsize": 8}
+        plots.annotate(ax, 0, 0.0, "no difference", plots.BLACK, 3, **foot)
+    names = {
+        rival: plots.method_style(rival)._replace(
+            label=f"ahead of {COST_LABELS[rival]}", dash="", marker="o"
+        )
+        for rival in RIVALS
+    }
+    plots.legend(figure, names, columns=3)
     return figure
 
 
@@ -415,14 +424,14 @@ def tabulate_corrected_method(grids: dict) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
-TUNED_SETTINGS = (
-    "mnist",
-    "fashion-mnist",
-    "mnist-equal",
-    "mnist-0.1",
-    "mnist-1000",
-    "cifar100-coarse",
-)
+TUNED_TITLES = {  # of the settings of the first comparison, as the figure of gains names them
+    "mnist": "MNIST 0.01",
+    "fashion-mnist": "Fashion-MNIST 0.01",
+    "mnist-equal": "MNIST, equal sizes",
+    "mnist-0.1": "MNIST 0.1",
+    "mnist-1000": "MNIST, 1,000 clients",
+    "cifar100-coarse": "CIFAR-100 coarse",
+}
 
 
 def compute_tuned_gains() -> pd.DataFrame:
@@ -442,7 +451,7 @@ def compute_tuned_gains() -> pd.DataFrame:
         for name, setting in protocol.read().items()
     }
     runs, parts = protocol.load_runs(), []
-    for name in TUNED_SETTINGS:
+    for name in TUNED_TITLES:
         outcomes = protocol.compute_outcomes(settings, name, recorded=runs)
         for rival in sorted(set(RIVALS) & set(outcomes["arm"])):
             gains = protocol.compute_gains(outcomes, rival, ("small", "large"))
@@ -476,7 +485,7 @@ def format_tuned_gains(gains: pd.DataFrame) -> dict[str, str | int]:
 
 
 def check_tuned_gains(gains: pd.DataFrame) -> dict[str, bool]:
-    """Check each sentence of the chapter on the gains of `compute_tuned_gains`; a lead is sure if its interval is above 0."""
+    """Check each sentence of the chapter on the gains of `compute_tuned_gains`; a lead is certain if its interval is above 0."""
 
     def signs(setting: str, rival: str, arm: str = LEAST_VARIANCE) -> tuple[int, ...]:
         """Return, for both budgets, 1 if the interval is above 0, -1 if it is below, and 0 if it holds 0."""
@@ -537,7 +546,7 @@ def format_citation() -> str:
   author  = {{{{{" and ".join(people)}}}}},
   url     = {{{cff.get("repository-code", repository)}}},
   license = {{{cff["license"]}}},
-  note    = {{Chapter 9, What we would write instead}}
+  note    = {{Chapter A better design}}
 }}
 @article{{slessor{paper["year"]}fedstas,
   title   = {{{paper["title"]}}},

@@ -23,7 +23,7 @@ MD, KMEANS, CLUSTERED, LEAST_VARIANCE = (  # the panels' titles
     "MD: every draw may choose everyone",
     "k-means strata: some draws for each group",
     "clustered sampling: some clients in two draws",
-    "strata of least variance: one draw for each group",
+    "least-variance strata: one draw for each group",
 )
 
 
@@ -110,7 +110,8 @@ def draw_figure(clients: Example | None = None) -> Figure:
     probability that this draw chooses this client."""
     clients = clients or example()
     count, largest_class = len(clients.omega), clients.counts.argmax(1)
-    figure, axes = plt.subplots(4, 1, figsize=(plots.WIDTH, 6.6), sharex=True)
+    figure, grid = plt.subplots(2, 2, figsize=(plots.WIDE, 3.7), sharex=True)
+    axes = grid.ravel()
     for ax, (title, p) in zip(axes, clients.designs.items(), strict=True):
         rows, columns = np.nonzero(p > 1e-9)
         ax.scatter(columns, rows, s=150 * p[rows, columns], color=plots.BLACK, lw=0, zorder=2)
@@ -119,9 +120,11 @@ def draw_figure(clients: Example | None = None) -> Figure:
         ax.set_title(title, loc="left", fontsize="medium")
         ax.set(xlim=(-0.7, count - 0.3), ylim=(len(p) - 0.4, -0.6))
         ax.set_yticks(range(len(p)), [str(j + 1) for j in range(len(p))], fontsize="small")
-        ax.set_ylabel("draw", fontsize="small")
         ax.grid(visible=False, axis="x")
+    for ax in grid[:, 0]:
+        ax.set_ylabel("draw", fontsize="small")
     ticks = [(np.flatnonzero(largest_class == c).mean(), str(c)) for c in np.unique(largest_class)]
-    axes[-1].set_xticks(*zip(*ticks, strict=True))
-    axes[-1].set_xlabel("clients, by the digit that they hold most of")
+    for ax in grid[1]:
+        ax.set_xticks(*zip(*ticks, strict=True))
+        ax.set_xlabel("clients, by the digit of which they hold most", fontsize="small")
     return figure

@@ -1,4 +1,4 @@
-"""Figures and tables of chapter 7 on the slides of FedSampling: the users of `topics`, the slides' table, and what they vary.
+"""Figures and tables of the page on FedSampling about its slides: the users of `topics`, the slides' table, and what they vary.
 
 Recorded runs come as a frame of `final_metrics`: a row per run, with the columns of `grid_results.COLUMNS`.
 """
@@ -71,16 +71,30 @@ def reference_accuracies(task: Task) -> tuple[float, float]:
 
 
 def draw_users(counts: np.ndarray) -> Figure:
-    """Draw documents by user and topic, from counts [users, topics], the user with most on the left."""
-    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.6))
-    plots.class_counts(ax, counts[np.argsort(-counts.sum(1), kind="stable")])
+    """Draw documents by user, from counts [users, topics], the user with most on the left: on the favourite topic, on
+    the next two, and on the others."""
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.3))
+    favourites = -np.sort(-counts[np.argsort(-counts.sum(1), kind="stable")], axis=1)
+    parts = {
+        "favourite topic": (favourites[:, 0], plots.PURPLE),
+        "next two topics": (favourites[:, 1:3].sum(1), "#A98FC4"),
+        "other topics": (favourites[:, 3:].sum(1), "#C8C8C8"),
+    }
+    at, bottom = np.arange(1, len(counts) + 1), np.zeros(len(counts))
+    for line, (name, (part, colour)) in enumerate(parts.items()):
+        ax.bar(at, part, 1.0, bottom=bottom, color=colour, lw=0)
+        bottom = bottom + part
+        ink = plots.DARK_GREY if colour == "#C8C8C8" else colour
+        plots.annotate(ax, 0.3, 0.9 - 0.13 * line, f"■ {name}", ink, 0, xycoords="axes fraction")
+    ax.margins(x=0)
+    ax.grid(axis="x", visible=False)
     ax.set(xlabel="user (sorted by the number of documents)", ylabel="documents")
     return figure
 
 
 def draw_learning(histories: dict[str, pd.DataFrame], best_accuracy: float) -> Figure:
     """Draw test accuracy over rounds and over documents processed, by method; dashed: the best classifier's."""
-    figure, axes = plt.subplots(2, 1, figsize=(plots.WIDTH, 4.8), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(plots.WIDE, 2.6), sharey=True)
     labels = {"round": "round", "thousands": "documents processed (thousands)"}
     for ax, (x, label) in zip(axes, labels.items(), strict=True):
         lines = {}
@@ -90,7 +104,11 @@ def draw_learning(histories: dict[str, pd.DataFrame], best_accuracy: float) -> F
         styles = {label: plots.method_style(method) for method, label in LABELS.items()}
         plots.curves(ax, lines, styles, xlabel=label, ylim=(0, 100), xlim=(0, None))
         ax.axhline(100 * best_accuracy, color=plots.BLACK, lw=1, ls="--")
-        ax.set_ylabel("accuracy on the\nglobal test set (%)")
+    place = {"xycoords": axes[0].get_yaxis_transform()}
+    plots.annotate(
+        axes[0], 0.03, 100 * best_accuracy, "the best that can be done", plots.BLACK, 0, -7, **place
+    )
+    axes[0].set_ylabel("accuracy on the\nglobal test set (%)")
     return figure
 
 
@@ -136,7 +154,7 @@ def count_diverged(runs: pd.DataFrame) -> dict[str, int | bool]:
 
 
 def table_findings(runs: pd.DataFrame) -> tuple[dict[str, str], dict[str, bool]]:
-    """Return what chapter 7 states of `slides_table`: differences in macro F1 with 95 % intervals over seeds, and by
+    """Return what the page states of `slides_table`: differences in macro F1 with 95 % intervals over seeds, and by
     sentence whether it holds."""
 
     def difference(network: str, arm: str, other: str) -> statistics.Interval:
@@ -253,10 +271,10 @@ def draw_ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
         "One class each": _compare_arms(runs[by_class & at_default], arms),
         f"ε and M ({label})": _compare_privacy(runs[federation & (runs["arm"] == PRIVATE)], task),
     }
-    figure = plots.panels(_draw_panel, parts, note, height=2.3, sharex=False)
-    for ax in figure.axes:
+    figure = plots.panels(_draw_panel, parts, note, height=2.3, sharex=False, columns=2)
+    for ax in figure.axes[::2]:
         ax.set_ylabel("accuracy on the\nglobal test set (%)")
     recorded = set(runs.loc[at_default, "arm"])
     styles = {arm: _arm_style(arm)._replace(marker="") for arm in arms if arm in recorded}
-    plots.legend(figure, styles)
+    plots.legend(figure, styles, columns=4)
     return figure

@@ -26,7 +26,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Wedge
+from matplotlib.patches import Circle
 
 from companion.runs import statistics, tables
 from fedstas import methods
@@ -45,8 +45,10 @@ TEXT_COLOURS = {
     PINK: "#A04A7C",
     SKY: "#1B6FA3",
     "#999933": "#6B6B1C",
+    "#C9A227": "#7A6000",
 }
 WIDTH = 4.2  # inches: a column that stays readable on a phone
+WIDE = 7.6  # inches: of a figure of class `wide`, which has the width of the page and scrolls sideways on a phone
 METRICS = {  # axis label, and what a recorded value is multiplied by
     "test_accuracy": ("accuracy on the global test set (%)", 100),
     "client_accuracy": ("accuracy under the clients' class shares (%)", 100),
@@ -85,9 +87,9 @@ METHODS = {  # colour and dash; related methods share a colour, and others have 
     "fedstas-unbiased-dp": (CORRECTED, "--"),
     "fedstas-least-variance": (BLACK, "-"),
     "fedprox": (PINK, "--"),
-    "clustered-size": ("#8C6D31", "-"),
+    "clustered-size": ("#C9A227", "-"),
     "clustered-similarity": ("#8C6D31", "--"),
-    "target": ("#8C6D31", ":"),
+    "target": ("#4B3A1A", ":"),
     "fedsts-authors-dec": ("#F0A070", "-"),
     "fedstas-authors-dec": (CODED, "-"),
     "fedstas-dp-authors-dec": (CODED, "--"),
@@ -216,30 +218,36 @@ def panels(
     xlabel: str = "",
     ylabel: str = "",
     align: str = "left",
+    columns: int = 1,
     **options,
 ) -> Figure:
-    """Draw one panel for each part, one above the other, with `draw(ax, part, *args, **options)`.
+    """Draw one panel for each part with `draw(ax, part, *args, **options)`: one above the other, or side by side.
 
     Args:
         draw: a primitive, or a function with the same first two arguments.
         parts: the data of each panel, by its title.
         height: of a panel, in inches.
-        xlabel: of the lowest panel.
-        ylabel: of the middle panel.
+        xlabel: of the lowest panels.
+        ylabel: of the middle panel on the left.
         align: of the titles; "right" where they are longer than the axes are wide.
+        columns: how many panels stand side by side; with more than one the figure has the width of the page, WIDE.
     """
-    size = (WIDTH, 0.5 + height * len(parts))
+    rows = -(-len(parts) // columns)
+    size = (WIDTH if columns == 1 else WIDE, 0.5 + height * rows)
     figure, grid = plt.subplots(
-        len(parts), 1, figsize=size, sharex=sharex, sharey=sharey, squeeze=False
+        rows, columns, figsize=size, sharex=sharex, sharey=sharey, squeeze=False
     )
-    axes = grid[:, 0]
-    for ax, (title, part) in zip(axes, parts.items(), strict=True):
+    axes = grid.ravel()
+    for ax, (title, part) in zip(axes, parts.items(), strict=False):
         ax.set_title(title, loc=align)
         draw(ax, part, *args, **options)
+    for ax in axes[len(parts) :]:
+        ax.axis("off")
     if xlabel:
-        axes[-1].set_xlabel(xlabel)
+        for ax in axes[max(len(parts) - columns, 0) : len(parts)]:
+            ax.set_xlabel(xlabel)
     if ylabel:
-        axes[len(axes) // 2].set_ylabel(ylabel)
+        grid[rows // 2, 0].set_ylabel(ylabel)
     return figure
 
 
@@ -597,33 +605,37 @@ def class_counts(ax: Axes, counts: np.ndarray, colours: str | Sequence[str] = "v
 def strata_map(points: np.ndarray, omega: np.ndarray, designs: dict[str, np.ndarray]) -> Figure:
     """Draw the same clients under four designs, a panel each.
 
-    Client k is a disc at points[k] of area omega_k, with a slice in draw j's colour for shares[j, k]; a grey line ties
-    it to the weighted mean of the clients of draw j, the fainter the smaller its share.
+    Client k is a disc at points[k] of area omega_k. Draws with equal shares are one group: the disc has the colour of the
+    group that has most of it, with a black rim if several groups share it, and is grey where there is but one group. A
+    line ties it to the weighted mean of the group's clients, the fainter the smaller the share.
 
     Args:
         points: of the clients, [N, 2].
         omega: the clients' weights, [N].
         designs: shares [m, N] of the clients in the draws, by the title of the panel.
     """
-    figure, axes = plt.subplots(2, 2, figsize=(7.6, 6.6), sharex=True, sharey=True)
+    figure, axes = plt.subplots(1, 4, figsize=(WIDE, 2.2), sharex=True, sharey=True)
     low, high = points.min(0), points.max(0)
     span = (high - low).max()
     for ax, (title, shares) in zip(axes.flat, designs.items(), strict=True):
-        for share in shares:
+        _, first, group = np.unique(shares.round(9), axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first)  # of the groups, by their first draw
+        by_group = np.stack([shares[group.ravel() == g].sum(0) for g in order])
+        colours = [GREY] if len(order) == 1 else [*DRAW_COLOURS] * len(order)
+        for share, colour in zip(by_group, colours, strict=False):
             weights = share * omega
             for k in np.flatnonzero(share > 1e-9):
                 ends = np.stack([points[k], weights @ points / weights.sum()])
-                ax.plot(*ends.T, color=GREY, lw=0.8, alpha=0.7 * share[k], zorder=1)
+                ax.plot(*ends.T, color=colour, lw=0.9, alpha=0.7 * share[k], zorder=1)
         for k in np.argsort(-omega):  # small clients in front
-            start, radius = 90.0, 0.2 * span * np.sqrt(omega[k])
-            for j in np.flatnonzero(shares[:, k] > 1e-9):
-                end = start + 360 * shares[j, k]
-                look = {"fc": DRAW_COLOURS[j % len(DRAW_COLOURS)], "ec": "white", "lw": 0.4}
-                ax.add_patch(Wedge(points[k], radius, start, end, zorder=2, **look))
-                start = end
-        ax.set(title=title, aspect="equal", xticks=[], yticks=[])
+            rim = ("white", 0.5) if (by_group[:, k] > 1e-9).sum() == 1 else (BLACK, 1.4)
+            look = {"fc": colours[int(by_group[:, k].argmax())], "ec": rim[0], "lw": rim[1]}
+            radius = 0.23 * span * np.sqrt(omega[k])
+            ax.add_patch(Circle(points[k], radius, zorder=2, **look))
+        ax.set(aspect="equal", xticks=[], yticks=[])
+        ax.set_title(title, fontsize=9)
         ax.set_xlim(low[0] - span / 9, high[0] + span / 9)
         ax.set_ylim(low[1] - span / 9, high[1] + span / 9)
-    figure.supxlabel("first principal coordinate of the updates", fontsize="medium")
-    figure.supylabel("second coordinate", fontsize="medium")
+    figure.supxlabel("first principal coordinate of the updates", fontsize=9)
+    figure.supylabel("second", fontsize=9)
     return figure
