@@ -14,38 +14,37 @@
 # # The first comparison: last models of small networks
 #
 # ```{at-a-glance}
-# :needs: what a design is (chapter 1), and the names of the methods (chapters 2, 6 and 9)
+# :needs: what a design is ({doc}`01_aggregation`), and the names of the methods ({doc}`02_stratification`, {doc}`06_clustered_sampling`, {doc}`09_what_we_would_write`)
 # ```
 #
-# This page is the evidence behind [chapter 10](10_which_design.ipynb) that came first: many designs on small networks, judged by the *last* model of a run. It stays as it was recorded. Where
-# you can average the server's models, follow chapter 10 instead, since most of what is gained here is gained by the average, too.
+# This appendix is our first comparison: many designs on small networks, judged by the *last* model of a run. It stays as it was recorded. If
+# you can average the server's models, follow {doc}`Which design should you use? <10_which_design>` instead, because the average gives you most of what is gained here.
 #
-# Five of the statements on this page we no longer make: [what was wrong](#what-was-wrong).
+# We no longer make five of the statements of this page: [what was wrong](#what-was-wrong).
 #
 # **Tune the learning rate first.** On MNIST it takes plain {term}`MD sampling <md>` from {glue:text}`ch10_at_old:.1f` to {glue:text}`ch10_at_best:.1f` % at
 # 950 MB. No choice of clients adds as much there.
 #
-# **Then average the server's models.** It costs nothing, and gives MD another {glue:text}`ch10_averaged_md_late:.1f` points
-# [after 300 rounds](#fig-ch10-averaged), where strata of least variance then lie behind it by less than half a point. The rest of this answer is about last models.
+# **Then average the server's models.** The average costs nothing, and gives MD another {glue:text}`ch10_averaged_md_late:.1f` points
+# [after 300 rounds](#fig-ch10-averaged). Least-variance strata, averaged too, then end less than half a point below MD. The rest of this answer is about last models.
 #
-# **Then cut the variance.** At 240 MB strata of least variance lead MD by {glue:text}`ch10_cut_mnist_small` points on
-# <a href="#cell-mnist-least-variance">MNIST</a>, and by {glue:text}`ch10_cut_fashion_mnist_small` on
-# <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>. With clients of equal size five seeds leave it open:
-# <a href="#cell-mnist-equal-least-variance">{glue:text}`ch10_cut_mnist_equal_small`</a>. At 950 MB little is left of that on MNIST,
-# {glue:text}`ch10_cut_mnist_large`, and some of it on Fashion-MNIST, {glue:text}`ch10_cut_fashion_mnist_large`. On Fashion-MNIST these strata learn
-# best at rate {glue:text}`ch10_cut_rate`, and MD at {glue:text}`ch10_md_rate`.
+# **Then reduce the variance.** At 240 MB least-variance strata lead MD by {glue:text}`ch10_cut_mnist_small` points on
+# <a href="#cell-mnist-least-variance">MNIST</a>, and by more on <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>, {glue:text}`ch10_cut_fashion_mnist_small`. With clients of
+# equal size <a href="#cell-mnist-equal-least-variance">five seeds leave it open</a>. By 950 MB little is left of that on MNIST,
+# {glue:text}`ch10_cut_mnist_large`, and some of it on Fashion-MNIST, {glue:text}`ch10_cut_fashion_mnist_large`. The best learning rates differ: on Fashion-MNIST these strata learn
+# best at {glue:text}`ch10_cut_rate`, and MD at {glue:text}`ch10_md_rate`.
 #
-# **Not where clients are alike or many.** Where MNIST's clients are more alike, no
-# design is surely ahead of MD: least variance has <a href="#cell-mnist-0.1-least-variance">{glue:text}`ch10_cut_mnist_0_1_small`</a> at 240 MB. With ten times as many
-# such clients least variance is a loss there: <a href="#cell-mnist-1000-least-variance">{glue:text}`ch10_cut_mnist_1000_small`</a>. To ask them all for a gradient once takes
+# **Do not choose clients where they are similar or many.** Where MNIST's clients are more alike, no
+# design is certain to be ahead of MD: least-variance strata have <a href="#cell-mnist-0.1-least-variance">{glue:text}`ch10_cut_mnist_0_1_small`</a> at 240 MB. With ten times as many
+# such clients they lose: <a href="#cell-mnist-1000-least-variance">{glue:text}`ch10_cut_mnist_1000_small`</a>. The reason is that asking them all for a gradient once takes
 # {glue:text}`ch10_asked:.0f` of the 240 MB; [sixty-four numbers](#fig-ch10-asked) would do, and take {glue:text}`ch10_asked_mb:.2f` MB.
 #
 # **On colour images another design leads.** At 980 MB clustered sampling by similarity is above MD by
-# <a href="#cell-cifar100-coarse-clustered-similarity">{glue:text}`ch10_clustered_colour`</a>. Least variance may be, by
-# <a href="#cell-cifar100-coarse-least-variance">{glue:text}`ch10_cut_colour`</a>. That is one setting, and early in training: all have
-# {glue:text}`ch10_colour_low:.0f` to {glue:text}`ch10_colour_high:.0f` % of twenty classes right.
+# <a href="#cell-cifar100-coarse-clustered-similarity">{glue:text}`ch10_clustered_colour`</a>. Least variance may be above MD, too, but its interval contains zero,
+# <a href="#cell-cifar100-coarse-least-variance">{glue:text}`ch10_cut_colour`</a>. This is one setting, and early in training: all designs name
+# {glue:text}`ch10_colour_low:.0f` to {glue:text}`ch10_colour_high:.0f` % of the images right, of twenty classes.
 #
-# In most settings five of the ten planned seeds are run so far. And among so many comparisons some gains come by chance: corrected for that (Holm),
+# In most settings five of the ten planned seeds are run so far. And among so many comparisons some gains arise by chance: corrected for that (Holm),
 # {glue:text}`ch10_better_strict:d` of {glue:text}`ch10_better:d` gains are left. Neither of the two leads at 240 MB is among them. ([The rule](#last-models).)
 #
 # ```{provenance} The answer
@@ -82,7 +81,7 @@ ten = [p for p in deciding.values() if not p.setting.rates_of]
 glue_values("ch10", **(front_numbers := design_comparison.compute_front_numbers(recorded)))
 holds = design_comparison.check_answer(recorded, front_numbers)
 expect("No choice of clients adds as much there", holds["rate"])
-expect("strata of least variance lead", holds["lead"])
+expect("least-variance strata lead", holds["lead"])
 expect("five seeds leave it open", holds["equal"])
 expect("five of the ten planned seeds are run", holds["seeds"])
 expect("little is left of that on MNIST", holds["little"])
@@ -105,22 +104,22 @@ for name, figure in design_comparison.draw_figures(list(deciding.values())).item
     glue_figure(f"ch10_{name}", figure)
 
 # %% [markdown]
-# The chapters before gave all methods the learning rate of the preprint, 0.01, which suits some better than others. They also went by
-# rounds, which hides what a round sends. This page tunes each method alike and compares at equal megabytes. You will see
+# The other pages give all methods the learning rate of the preprint, 0.01, which suits some methods better than others. They also compare by
+# rounds, which hides how much a round sends. This page tunes each method in the same way and compares at equal megabytes. You will see
 #
 # - how many points each design gains on plain MD sampling, and what these points cost;
-# - what is left of the gains of chapters 5 and 9;
-# - whether the error of one round, which is cheap to measure, tells you beforehand.
+# - how much remains of the gains at the learning rate 0.01;
+# - whether the error of one round, which is cheap to measure, predicts the gain.
 #
 # ## What was compared?
 #
-# Thirteen ways to choose clients, one server that remembers updates, and all clients at once. All start from the same model on the same clients and take
-# the same local steps. Four come from elsewhere. *Power of choice* takes the clients with the largest losses {cite:p}`cho2022towards`. *Optimal client
-# sampling* tosses a coin for each client, by the norm of its gradient {cite:p}`chen2022optimal`. *DivFL* takes those whose gradients are nearest to
-# everyone's {cite:p}`balakrishnan2022diverse`. The server of *FedVARP* remembers each client's last update {cite:p}`jhunjhunwala2022fedvarp`.
+# We compared thirteen ways to choose clients, one server with an update memory, and all clients at once. All start from the same model on the same clients and take
+# the same local steps. Four of them have not appeared on other pages. *Power of choice* takes the clients with the largest losses {cite:p}`cho2022towards`. *Optimal client
+# sampling* selects each client at random, with a probability that depends on the norm of its gradient {cite:p}`chen2022optimal`. *DivFL* takes the clients whose gradients are nearest to
+# everyone's {cite:p}`balakrishnan2022diverse`. The server of *FedVARP* keeps each client's last update {cite:p}`jhunjhunwala2022fedvarp`.
 #
-# Only the learning rate is each method's own. It was chosen on seeds that serve nothing else, and other seeds decide. Rules and
-# reasons stand in the {doc}`../protocol`, which was committed before the runs. These settings are recorded so far:
+# Only the learning rate is each method's own. It was chosen on seeds that serve nothing else, and other seeds decide. The {doc}`../protocol` has the rules and their
+# reasons, and was committed before the runs. These settings are recorded so far:
 
 # %%
 assert len(settings["mnist"].arms) == 13 + 1 + 1
@@ -133,7 +132,7 @@ table(design_comparison.tabulate_progress(settings, recorded))
 #
 # ## What is an accuracy at equal megabytes?
 #
-# A learning curve is followed until the budget is spent. Single rounds of unlike clients differ by points, so we take the mean over the last tenth of
+# A learning curve is followed until the budget is spent. Single rounds of heterogeneous clients differ by points, so we take the mean over the last tenth of
 # the budget.
 
 
@@ -158,7 +157,7 @@ def best_rate(rows, design, seeds, megabytes):
 
 
 # %% [markdown]
-# Then the difference to MD is formed seed by seed, since both saw the same clients from the same start:
+# Then the difference to MD is formed seed by seed, because both methods saw the same clients from the same start:
 
 
 # %%
@@ -187,19 +186,19 @@ for design in ("md", "least-variance", "fedstas"):
         assert np.allclose(ours, theirs.astype(float))
 
 # %% [markdown]
-# A verdict needs a difference that would matter. The protocol says one point. A design *is better* where its whole interval lies above one point, and *is worse* where
-# it lies below minus one. It *is no worse* where it lies above minus one. Otherwise *we do not know*. Besides, a lead is *sure* where the whole interval lies
-# above zero, however small it is.
+# A verdict needs a difference that would matter. The protocol sets it at one point. A design *is better* if its whole interval lies above one point, and *is worse* if
+# it lies below minus one. It *is no worse* if it lies above minus one. Otherwise *we do not know*. Besides, we call a lead *certain* if the whole interval lies
+# above zero, however small the lead is.
 #
 # ## How many points does each design gain?
 #
-# A few, while bytes are short. Points above MD at equal megabytes, each design at the learning rate that was best for it at the larger budget:
+# Some designs gain a few points while bytes are short. The figure shows points above MD at equal megabytes, each design at the learning rate that was best for it at the larger budget:
 #
 # ```{glue:figure} ch10_remembered
 # :name: fig-ch10-remembered
 # :alt: One panel a setting, one row a design, and points above MD sampling on a common axis. Full dots with intervals stand for the larger budget, hollow ones for the smaller. A grey band marks differences of less than a point. All clients together lie left of zero on MNIST.
 #
-# Means over seeds with 95 % intervals. Grey: less than a point. What lies outside is told at the edge; an empty row was not run.
+# Means over seeds with 95 % intervals. The grey band marks differences under one point. Values off the scale are written at the edge; an empty row was not run.
 # ```
 #
 # ```{provenance} Figure
@@ -217,9 +216,9 @@ for design in ("clustered-similarity", "least-variance"):
         print(interval, "at", megabytes, "MB:", design_comparison.arm_label(design))
 
 # %% [markdown]
-# At 245 MB hardly any design has begun to learn. At 980 MB clustered sampling leads, and nobody else surely does.
+# At 245 MB hardly any design has begun to learn. At 980 MB clustered sampling leads, and no other design is certain to.
 #
-# Counted over the settings that decide, at both budgets, by what a design asks for:
+# The table counts the cells of the settings that decide, at both budgets, by what a design asks for:
 
 # %%
 table(design_comparison.count_by_requests(list(deciding.values())))
@@ -229,11 +228,11 @@ table(design_comparison.count_by_requests(list(deciding.values())))
 # :recorded: which-design
 # ```
 #
-# Clustered sampling by similarity asks for nothing, is better in {glue:text}`ch10_safe:d`, and worse than MD in none of {glue:text}`ch10_cells:d`.
+# Clustered sampling by similarity asks for nothing, is better in {glue:text}`ch10_safe:d` cells, and worse than MD in none of {glue:text}`ch10_cells:d`.
 #
 # ## Is least variance ahead of its rivals, too?
 #
-# Of some, where clients are few. To beat MD is not to beat the next best. Our function takes any other design, for example on MNIST at 240 MB, with a
+# Where clients are few, it is ahead of some rivals. Beating MD does not mean beating the best rival. Our function takes any other design as the reference, for example on MNIST at 240 MB, with a
 # hundred clients and with a thousand:
 
 # %%
@@ -245,7 +244,7 @@ for place in (mnist, deciding["mnist-1000"]):
         print(" ", interval, "above", design_comparison.arm_label(rival))
 
 # %% [markdown]
-# Points of least variance above four rivals, in all settings:
+# Here are the points of least variance above four rivals, in all settings:
 
 # %%
 duels = design_comparison.compare_rivals(ten)
@@ -253,25 +252,27 @@ table(design_comparison.tabulate_rivals(duels, recorded))
 
 # %% tags=["remove-cell"]
 holds = design_comparison.check_rivals(duels)
-expect("surely ahead of the corrected", holds["corrected"])
-expect("nowhere surely ahead of strata from updates", holds["updates"])
-expect("surely in one cell alone", holds["clustered"])
+expect("certain to be ahead of the corrected", holds["corrected"])
+expect("nowhere certain to be ahead of strata from updates", holds["updates"])
+expect("certain to be behind in one cell alone", holds["clustered"])
 expect("only where sizes differ", holds["memory"])
 expect("where they are equal it keeps up", holds["memory, equal"])
-expect("With 1,000 clients both designs that ask for nothing are surely ahead", holds["many"])
+expect(
+    "With 1,000 clients both designs that ask for nothing are certain to be ahead", holds["many"]
+)
 
 # %% [markdown]
 # ```{provenance} Table
 # :recorded: which-design
 # ```
 #
-# Where sizes differ, least variance is surely ahead of the corrected k-means strata. It is nowhere surely ahead of strata from updates, which ask for nothing.
-# Clustered sampling by similarity follows closely: behind it surely in one cell alone, Fashion-MNIST at 950 MB. With 1,000 clients both designs that ask for
-# nothing are surely ahead of it, at 240 MB by ten points. A server that remembers falls behind only where sizes differ; where they are equal it keeps up.
+# Where sizes differ, least variance is certain to be ahead of the corrected k-means strata. It is nowhere certain to be ahead of strata from updates, which ask for nothing.
+# Clustered sampling by similarity follows closely: it is certain to be behind in one cell alone, Fashion-MNIST at 950 MB. With 1,000 clients both designs that ask for
+# nothing are certain to be ahead of least variance, at 240 MB by ten points. A server with an update memory falls behind only where sizes differ; where they are equal it keeps up.
 #
 # ## What does a gain cost?
 #
-# Rounds. One that asks every client for a gradient sends many times what MD's does, so its budget ends early:
+# It costs rounds. A round that asks every client for a gradient sends many times as much as a round of MD, so its budget ends early:
 
 
 # %%
@@ -297,7 +298,7 @@ table(prices.rename_axis("MNIST, 950 MB").reset_index())
 # :recorded: which-design
 # ```
 #
-# How many rounds of MD do the gradients of all clients cost, which least variance asks for at the start?
+# Least variance asks for the gradients of all clients at the start. How many rounds of MD do they cost?
 
 # %%
 surcharges = {}
@@ -318,10 +319,10 @@ expect("about half of $N/m$ rounds of MD", all(0.45 < x < 0.6 for x in half), sh
 # :recorded: which-design
 # ```
 #
-# There is a rule for the price of asking. One gradient of every client costs about half of $N/m$ rounds of MD. A participant gets a model and sends one. Who
-# is only asked gets a model, and sends a gradient squeezed to a fraction of its size. With 100 clients, ten a round and equal sizes that is {glue:text}`ch10_asking:.0f` rounds; with 1,000 clients it is {glue:text}`ch10_asking_many:.0f`.
+# There is a rule for the price of asking. One gradient of every client costs about half of $N/m$ rounds of MD. A participant receives a model and sends one. A client that
+# is only asked receives a model, and sends a gradient squeezed to a fraction of its size. With 100 clients, ten a round and equal sizes this is {glue:text}`ch10_asking:.0f` rounds; with 1,000 clients it is {glue:text}`ch10_asking_many:.0f`.
 #
-# Many comparisons hide some that came by chance. Holm's correction counts them all: the smallest of $k$ p-values $k$ times, the next $k - 1$ times, and so on.
+# Among many comparisons some differences arise by chance. Holm's correction counts all comparisons: the smallest of $k$ p-values is multiplied by $k$, the next by $k - 1$, and so on.
 
 
 # %%
@@ -341,7 +342,7 @@ assert np.allclose(holm(both["p"]), both["holm"])
 # %% [markdown]
 # ## How little can a client be asked?
 #
-# Almost nothing. The strata of this comparison were made from a squeezed gradient, twenty kilobytes from every client for our perceptrons. Sixty-four numbers do as well, and so do
+# A client needs to be asked for almost nothing. The strata of this comparison were made from a squeezed gradient, twenty kilobytes from every client for our perceptrons. Sixty-four numbers do as well, and so do
 # the counts of a client's labels:
 
 # %% tags=["remove-cell"]
@@ -368,19 +369,19 @@ expect("where clients are many or more alike", holds["oracle"])
 # :name: fig-ch10-asked
 # :alt: Six curves, one a setting, of the error of one round against the bytes that a client is asked for once, both axes logarithmic. Each curve falls from 0 bytes, where strata are made of last updates, to 40 or 80 bytes, and is nearly flat from there to its end at 20,000 to 62,000 bytes. Where the superclasses of colour images are told apart, it is flat throughout.
 #
-# The error of one round with ten participants, after 30 rounds of MD at its tuned rate, relative to MD. At 0 bytes strata are made of last updates;
-# then of label counts, of 16 and of 64 signed sums, of the output layer's gradient, and of the squeezed gradient. Means over five partitions.
+# The error of one round with ten participants, after 30 rounds of MD at its tuned rate, relative to MD. At 0 bytes strata are made from last updates;
+# then from label counts, from 16 and from 64 signed sums, from the output layer's gradient, and from the squeezed gradient. Means over five partitions.
 # ```
 #
 # ```{provenance} Figure
 # :recorded: one-round-features
 # ```
 #
-# A *signed sum* adds up all numbers of a client's gradient at $\boldsymbol w_0$, each with a sign that a coin has chosen; server and clients make the signs from one seed.
-# Sixty-four of them are 256 bytes. They keep how far gradients are from each other, which is all that strata need ([](09_what_we_would_write.ipynb)). And if
-# $\boldsymbol w_0$ is made from a seed, too, nobody has to download it to be asked. Asking a thousand clients then takes {glue:text}`ch10_asked_mb:.2f` MB, and took {glue:text}`ch10_asked:.0f`.
+# A *signed sum* adds up all numbers of a client's gradient at $\boldsymbol w_0$, each with a random sign; server and clients make the signs from one seed.
+# Sixty-four of them are 256 bytes. They preserve the distances between gradients, which is all that strata need ({prf:ref}`wwi-prp-sketch`). And if
+# $\boldsymbol w_0$ is made from a seed, too, nobody has to download it in order to be asked. Asking a thousand clients then takes {glue:text}`ch10_asked_mb:.2f` MB instead of {glue:text}`ch10_asked:.0f`.
 #
-# With ten participants the sketch errs at most {glue:text}`ch10_sketch_worse:.0f` % more than the squeezed gradient, in any setting. Strata from last updates, which ask for nothing,
+# With ten participants the error of the sketch is at most {glue:text}`ch10_sketch_worse:.0f` % above that of the squeezed gradient, in any setting. Strata from last updates, which ask for nothing,
 # err more in five of six settings, about twice as much or more in four of them. In numbers:
 
 # %% tags=["remove-input"]
@@ -391,19 +392,19 @@ table(asking.tabulate_errors(summary))
 # :recorded: one-round-features
 # ```
 #
-# **Privacy of one example is nearly free.** A client may add Laplace noise to its label counts, $\varepsilon = 1$ for one example more or fewer, and strata stay as good. At
-# $\varepsilon = 0.1$ they lose where there are a thousand clients with few examples each, {glue:text}`ch10_labels_noisy:.2f` against {glue:text}`ch10_labels_clear:.2f`.
+# **Privacy of one example is nearly free.** If a client adds Laplace noise to its label counts, $\varepsilon = 1$ for one example more or fewer, the strata stay as good. At
+# $\varepsilon = 0.1$ they become worse where there are a thousand clients with few examples each, {glue:text}`ch10_labels_noisy:.2f` instead of {glue:text}`ch10_labels_clear:.2f`.
 # **Privacy of a whole client is not.** Gaussian noise that hides a client's sketch at $\varepsilon = 10$, $\delta = 10^{-5}$ costs two fifths of the gain or more,
 # and with a thousand clients nearly all of it. On MNIST, disjoint, the error is {glue:text}`ch10_client_noise:.2f` instead of {glue:text}`ch10_client_clear:.2f`.
 #
-# What is left to win? The last row cuts the true updates, which no server knows. It is better where clients are many or more alike, by
-# {glue:text}`ch10_oracle_gain:.0f` % on MNIST with a thousand clients. Label counts can help only where clients differ by their labels, as they do in all six settings; no other was tried. The sketch needs no labels, and is the default of
-# `fedstas-least-variance`. The runs of this chapter asked for gradients, and paid for them.
+# How much could better features gain? The last row cuts the true updates, which no server knows. It is better where clients are many or more alike, by
+# {glue:text}`ch10_oracle_gain:.0f` % on MNIST with a thousand clients. Label counts can help only where clients differ by their labels, as they do in all six settings; we tried no other. The sketch needs no labels, and is the default of
+# `fedstas-least-variance`. The runs of this page asked for gradients, and paid for them.
 #
 # ## What does an average of the server's models change?
 #
 # An average takes most of MD's disadvantage away, and it costs nothing. The server keeps an exponential average of its models ($\beta = 0.9$) and reports
-# that in place of its last model. Clients still train from the last model, so nothing else changes and nothing more is sent.
+# it in place of its last model. Clients still train from the last model, so nothing else changes and nothing more is sent.
 
 # %% tags=["remove-cell"]
 accuracies = averaging_results.accuracies()
@@ -415,11 +416,11 @@ expect("An average takes most of MD's disadvantage away", holds["most"])
 expect("The average helps MD in every setting", holds["always"])
 expect("is ahead on all three MNIST settings", holds["early"])
 expect("the lead has become a loss, of less than half a point on average", holds["late"])
-expect("No averaged design is surely ahead of averaged MD there", holds["nobody"])
+expect("No averaged design is certain to be ahead of averaged MD there", holds["nobody"])
 expect("so five seeds do not decide it", holds["fashion"])
-expect("The other three designs that lead there surely do", holds["others"])
+expect("Three other designs are certain to lead there", holds["others"])
 expect("hardly changes at all when it is averaged", holds["steady"])
-expect("no design is surely ahead of it by a point, in any setting", holds["similarity"])
+expect("no design is certain to be ahead of it by a point, in any setting", holds["similarity"])
 
 # %% [markdown]
 # ```{glue:figure} ch10_averaged
@@ -435,19 +436,19 @@ expect("no design is surely ahead of it by a point, in any setting", holds["simi
 # ```
 #
 # The average helps MD in every setting: on MNIST by {glue:text}`ch10_averaged_md_early:.1f` points before round 75 and by {glue:text}`ch10_averaged_md_late:.1f` before round 300.
-# Least variance hardly changes at all when it is averaged on MNIST, because its rounds scatter little. So the average does for MD what strata do, afterwards and for free.
+# On MNIST least variance hardly changes at all when it is averaged, because its rounds scatter little. So the average does for MD what strata do, afterwards and for free.
 #
-# **Early, something is left of the lead.** Before round 75 averaged least variance is ahead on all three MNIST settings, on the first by
-# {glue:text}`ch10_averaged_lead_early` points. On Fashion-MNIST one of five seeds fell to {glue:text}`ch10_averaged_sketch_collapse:.0f` %, at a rate that was tuned for 300 rounds.
+# **Early, some of the lead is left.** Before round 75 averaged least variance is ahead on all three MNIST settings, on the first by
+# {glue:text}`ch10_averaged_lead_early` points. On Fashion-MNIST one of five seeds fell to {glue:text}`ch10_averaged_sketch_collapse:.0f` %, at a learning rate that was tuned for 300 rounds.
 #
-# **Late on MNIST, nothing is.** Before round 300 the lead has become a loss, of less than half a point on average: {glue:text}`ch10_averaged_lead_late` in the first setting. No
-# averaged design is surely ahead of averaged MD there.
+# **Late on MNIST, nothing of the lead is left.** Before round 300 the lead has become a loss, of less than half a point on average: {glue:text}`ch10_averaged_lead_late` in the first setting. No
+# averaged design is certain to be ahead of averaged MD there.
 #
-# **Late on Fashion-MNIST about two points are left.** For the sketch that is {glue:text}`ch10_averaged_lead_fashion`, so five seeds do not decide it. The other three designs that
-# lead there surely do: strata of label counts by least variance, the local pivotal method on the same sketches, {glue:text}`ch10_averaged_pivotal_fashion`, and clustered
+# **Late on Fashion-MNIST about two points are left.** For the sketch the lead is {glue:text}`ch10_averaged_lead_fashion`, so five seeds do not decide it. Three other designs are certain to
+# lead there: strata of label counts by least variance, the local pivotal method on the same sketches, and clustered
 # sampling by similarity, {glue:text}`ch10_averaged_similarity_fashion`.
 #
-# Clustered sampling by similarity asks for nothing. Between averaged models no design is surely ahead of it by a point, in any setting. In numbers:
+# Clustered sampling by similarity asks for nothing. Between averaged models no design is certain to be ahead of it by a point, in any setting. In numbers:
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the table", "code_prompt_hide": "Hide the table"}
 table(asking.tabulate_accuracies(accuracies))
@@ -459,8 +460,8 @@ table(asking.tabulate_accuracies(accuracies))
 #
 # ## What does each cell rest on?
 #
-# On a tuned rate and a handful of seeds. The best at the larger budget comes first. A rate with † lies at an end of the rates that were tried; with ‡ some rates are still
-# missing. *p* is Holm's, for all designs and both budgets of a setting. The verdict is by the interval alone, as the protocol says.
+# Each cell rests on a tuned rate and a handful of seeds. The best design at the larger budget comes first. A rate with † lies at an end of the rates that were tried; with ‡ some rates are still
+# missing. *p* is Holm's, for all designs and both budgets of a setting. The verdict follows from the interval alone, as the protocol says.
 
 # %%
 for place in ten:
@@ -471,7 +472,7 @@ for place in ten:
 # :recorded: which-design
 # ```
 #
-# The other settings: fewer and more participants, and the digits.
+# The other settings have fewer and more participants, or the digits.
 
 # %% tags=["hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
 for place in (each for each in recorded.values() if each not in ten):
@@ -482,7 +483,7 @@ for place in (each for each in recorded.values() if each not in ten):
 # :recorded: which-design
 # ```
 #
-# The secondary outcomes, setting by setting. The goal is what MD has at the smaller budget. Examples are those that the larger budget pays for.
+# These are the secondary outcomes, setting by setting. The goal is the accuracy that MD has at the smaller budget. Examples are those that the larger budget pays for.
 
 # %% tags=["hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
 for place in recorded.values():
@@ -498,13 +499,14 @@ for place in recorded.values():
 #
 # ## Does it depend on how many you ask?
 #
-# It does. Budgets grow with the number of participants, so that ten distinct clients, or five, or twenty, always have about 75 and 300 rounds. The rates are those of ten participants.
+# It does. Budgets grow with the number of participants, so that ten distinct clients, or five, or twenty, always have about 75 and 300 rounds. The learning rates are those of ten participants.
 #
 # ```{glue:figure} ch10_participants
 # :name: fig-ch10-participants
+# :figclass: wide
 # :alt: A row of two panels a federation, for the smaller and the larger budget: points above MD over five, ten and twenty participants a round, a line for each of four designs. On MNIST the lines of least variance and of clustered sampling sink to zero at twenty. On Fashion-MNIST least variance is below zero at five, far below if it is made from updates, and above it at ten and twenty. The corrected k-means strata are far below zero at five.
 #
-# Points above MD over participants a round, with 95 % intervals. Grey: less than a point. A number at the edge lies below.
+# Points above MD over the number of participants a round, with 95 % intervals. The grey band marks differences under one point. A number at the edge lies below.
 # ```
 #
 # ```{provenance} Figure
@@ -512,7 +514,7 @@ for place in recorded.values():
 # ```
 #
 # On MNIST the lead of least variance is gone with twenty participants. On Fashion-MNIST it lasts with twenty, and with five it is a loss at 475 MB. There
-# least variance kept rate {glue:text}`ch10_cut_rate`, which suited ten participants. So tune at the number that you will ask. At the smaller budget, corrected k-means strata lose with five everywhere.
+# least variance kept the learning rate {glue:text}`ch10_cut_rate`, which suited ten participants. So tune at the number of participants that you will ask. At the smaller budget, corrected k-means strata lose with five everywhere.
 
 # %% tags=["remove-cell"]
 holds = design_comparison.check_participants(recorded)
@@ -521,11 +523,11 @@ expect("it lasts with twenty", holds["lasts"])
 expect("it is a loss at 475 MB", holds["loss"])
 expect("they lose on Fashion-MNIST, too", holds["updates"])
 expect("corrected k-means strata lose with five everywhere", holds["corrected"])
-expect("is surely ahead of MD", holds["alike"])
-expect("No design leads it surely there", holds["alike"])
+expect("design is certain to be ahead of MD", holds["alike"])
+expect("No design is certain to lead it there", holds["alike"])
 expect("least variance keeps its lead on", holds["kept"])
 holds = design_comparison.check_many_clients(recorded["mnist-1000"])
-expect("least variance is a loss there", holds["loss"])
+expect("such clients they lose", holds["loss"])
 expect("more than half of", holds["half"])
 expect("at 950 MB nothing is gained by them either", holds["nothing"])
 expect("is far behind", holds["written"])
@@ -533,43 +535,45 @@ expect("is far behind", holds["written"])
 # %% [markdown]
 # ## What do the learning curves look like?
 #
-# They part early. On MNIST the leaders and MD meet late.
+# The curves part early. On MNIST the leaders and MD meet late.
 #
 # ```{glue:figure} ch10_learning
 # :name: fig-ch10-learning
+# :figclass: wide
 # :alt: One panel a setting with accuracy on the global test set over megabytes sent and received, a curve with a band for each of the designs of the first figure and for MD, from a quarter of the smaller budget to the larger one. Dotted lines mark the budgets.
 #
-# Accuracy on the global test set over megabytes, tuned: means with 95 % bands over seeds. Dotted: the budgets.
+# Accuracy on the global test set over megabytes, with tuned learning rates: means with 95 % bands over seeds. Dotted lines mark the budgets.
 # ```
 #
 # ```{provenance} Figure
 # :recorded: which-design
 # ```
 #
-# A vertical distance is a gain at a budget. A horizontal one is what a design saves until a goal. Where curves flatten, a small vertical distance can be a long horizontal one.
+# A vertical distance is a gain at a budget. A horizontal distance is what a design saves until a goal. Where curves flatten, a small vertical distance can be a long horizontal one.
 # Look at both before you pay for either.
 #
 # ## How much does the learning rate do?
 #
-# On MNIST, more than any design. At the preprint's rate, 0.01, MD has {glue:text}`ch10_at_old:.1f` % at 950 MB, and {glue:text}`ch10_at_best:.1f` % at its best
+# On MNIST it does more than any design. At the preprint's learning rate, 0.01, MD has {glue:text}`ch10_at_old:.1f` % at 950 MB, and {glue:text}`ch10_at_best:.1f` % at its best
 # rate, {glue:text}`ch10_best`, on the seeds of tuning.
 #
 # ```{glue:figure} ch10_rates
 # :name: fig-ch10-rates
+# :figclass: wide
 # :alt: One panel a setting with accuracy at the larger budget over the learning rate on a logarithmic axis, a curve for each design and a dot at its best rate. All curves rise from the smallest rate, on the left, to their best rates.
 #
-# Accuracy at the larger budget over the learning rate, on the seeds of tuning. A dot marks each design's best rate.
+# Accuracy at the larger budget over the learning rate, on the seeds of tuning. A dot marks each design's best learning rate.
 # ```
 #
 # ```{provenance} Figure
 # :recorded: which-design
 # ```
 #
-# Tuning has a price, too: five rates on two seeds are ten runs, and send ten times the megabytes of one.
+# Tuning has a price, too: five rates on two seeds are ten runs, and send ten times the megabytes of one run.
 #
-# ## What is left of the gains of chapters 5 and 9?
+# ## What is left of the gains at the learning rate 0.01?
 #
-# Less than at rate 0.01, and not nothing. Those chapters compare after 99 rounds at rate 0.01. Here the same designs stand after 99 rounds with tuned rates, and
+# Less than at rate 0.01, and not nothing. {doc}`05_experiments` and {doc}`09_what_we_would_write` compare after 99 rounds at the learning rate 0.01. Here the same designs are compared after 99 rounds with tuned rates, and
 # beside them at equal megabytes.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
@@ -586,16 +590,16 @@ table(design_comparison.tabulate_joined_gains(joined, recorded))
 # :recorded: which-design, preprint, fashion-mnist, sensitivity, least-variance
 # ```
 #
-# At rate 0.01, {glue:text}`ch10_were:d` of these gains are surely above one point. Tuned, {glue:text}`ch10_kept:d` of them still are, and
-# {glue:text}`ch10_gone:d` are surely below. Their median goes from {glue:text}`ch10_median_before:.1f` to {glue:text}`ch10_median_after:.1f` points.
+# At the learning rate 0.01, {glue:text}`ch10_were:d` of these gains are certain to be above one point. Tuned, {glue:text}`ch10_kept:d` of them still are, and
+# {glue:text}`ch10_gone:d` are certain to be below. Their median goes from {glue:text}`ch10_median_before:.1f` to {glue:text}`ch10_median_after:.1f` points.
 #
-# Two things differ between the columns besides the rate. As-written methods asked all clients in each round then, and keep their strata for ten rounds here. And the seeds
-# are others.
+# The columns differ in two other ways. As-written methods asked all clients in each round then, and keep their strata for ten rounds here. And the seeds
+# are different.
 #
 # ## Does the error of one round explain the gains?
 #
-# It mostly tells the order, not the size. Chapter 9 measures one round: all clients train, a design draws, and its weighted sum is held against that of all clients. If this error decided how
-# well a design learns, nobody would have to train at all to choose one.
+# The error mostly predicts the order, not the size. {doc}`09_what_we_would_write` measures one round: all clients train, a design draws a cohort, and the cohort's weighted sum is compared with that of all clients. If this error decided how
+# well a design learns, you could choose a design without training.
 
 # %% tags=["remove-cell"]
 tuned, figure = design_comparison.draw_one_round_errors(deciding)
@@ -606,14 +610,14 @@ glue_figure("ch10_explained", figure)
 # :name: fig-ch10-explained
 # :alt: Two panels of points above MD after 99 rounds over the error of one round on a logarithmic axis, above at the preprint's learning rate, below with tuned rates. A dot is a design in a setting; four designs have colours, the others are grey. Above, designs with a small error gain up to seven points, and those with a larger one less or lose.
 #
-# Points above MD after 99 rounds over the error of one round, MD's being 1, with 95 % intervals. Left of the vertical line a design errs less than MD.
+# Points above MD after 99 rounds over the error of one round, where MD has 1, with 95 % intervals. Left of the vertical line a design's error is smaller than MD's.
 # ```
 #
 # ```{provenance} Figure
 # :recorded: which-design, preprint, fashion-mnist, sensitivity, least-variance, one-round
 # ```
 #
-# Take two designs of one setting: did the one with less error gain more? We count such pairs, and ask how often chance would find as many, by exchanging gains within settings.
+# Take two designs of one setting: did the one with the smaller error gain more? We count such pairs, and ask how often chance would find as many, by exchanging gains within settings.
 
 
 # %%
@@ -644,53 +648,53 @@ glue_values("ch10", agree=agree, pairs=pairs, chance=np.mean(exchanged))
 expect("chance never found as many", max(exchanged) < agree, most=max(exchanged))
 
 # %% [markdown]
-# Tuned, {glue:text}`ch10_agree:d` of {glue:text}`ch10_pairs:d` pairs agree. Exchanged 200 times, {glue:text}`ch10_chance:.0f` do on average, and chance never found as many.
+# With tuned rates, {glue:text}`ch10_agree:d` of {glue:text}`ch10_pairs:d` pairs agree. Exchanged 200 times, {glue:text}`ch10_chance:.0f` pairs agree on average, and chance never found as many.
 #
-# The limits of this are plain. Cells of one setting share the runs of MD and the partitions, so they are not independent. The error is of one round from a model that MD trained at rate
-# 0.01, and biased designs have an error, too, that rounds do not average away. A rank says nothing about size: half the error is not half of anything in points.
+# This evidence has limits. Cells of one setting share the runs of MD and the partitions, so they are not independent. The error is of one round from a model that MD trained at the learning rate
+# 0.01, and biased designs have an error, too, that rounds do not average away. And a rank says nothing about size: half the error does not mean half of anything in points.
 #
 # (last-models)=
 # ## Which one, then, for last models?
 #
-# - **Clients are few and unlike:** tune the rate and take strata of least variance. On <a href="#cell-mnist-least-variance">MNIST</a> and
+# - **If clients are few and heterogeneous:** tune the learning rate and take least-variance strata. On <a href="#cell-mnist-least-variance">MNIST</a> and
 #   <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a> they lead at 240 MB, and do not fall behind later. With
-#   <a href="#cell-mnist-equal-least-variance">equal sizes</a> the lead at 240 MB is not sure.
-# - **Clients are more alike**, as in <a href="#cell-mnist-0.1-least-variance">MNIST at 0.1</a>: tune the rate and take MD. No design leads it surely there, with
+#   <a href="#cell-mnist-equal-least-variance">equal sizes</a> the interval of the lead at 240 MB contains zero.
+# - **If clients are more alike**, as in <a href="#cell-mnist-0.1-least-variance">MNIST at 0.1</a>: tune the learning rate and take MD. No design is certain to lead it there, with
 #   five participants, ten or twenty.
-# - **Clients are many**, as in <a href="#cell-mnist-1000-least-variance">MNIST with 1,000</a>: do not ask them all. Their gradients take more than half of
+# - **If clients are many**, as in <a href="#cell-mnist-1000-least-variance">MNIST with 1,000</a>: do not ask them all. Their gradients take more than half of
 #   240 MB, and at 950 MB nothing is gained by them either. Take MD, or strata from updates, which ask for nothing.
 #   FedSTaS, as written and corrected, asks all of them every ten rounds, and is far behind.
-# - **You ask more or fewer than ten:** tune at that number. With twenty, MNIST leaves no lead. With five, at the rate of ten, least variance keeps its lead on
+# - **If you ask more or fewer than ten:** tune at that number. With twenty, MNIST leaves no lead. With five, at the rate of ten, least variance keeps its lead on
 #   <a href="#cell-mnist-m5-least-variance">MNIST</a>, and loses on <a href="#cell-fashion-mnist-m5-least-variance">Fashion-MNIST</a>.
-# - **The task is easy and bytes are plenty**, as with MNIST at 950 MB: tune the rate and take MD. No design is better there, and MD asks for nothing.
-# - **Clients send no gradient beforehand:** take strata from updates, which the server has anyway unless it sees only their sum (<a href="#cell-mnist-least-variance-updates">MNIST</a>,
+# - **If the task is easy and bytes are plenty**, as with MNIST at 950 MB: tune the learning rate and take MD. No design is better there, and MD asks for nothing.
+# - **If clients send no gradient beforehand:** take strata from updates, which the server has anyway unless it sees only their sum (<a href="#cell-mnist-least-variance-updates">MNIST</a>,
 #   <a href="#cell-fashion-mnist-least-variance-updates">Fashion-MNIST</a>). With ten participants they are better on Fashion-MNIST, and no worse on MNIST.
 #   With five, at the rate of ten, they lose on Fashion-MNIST, too: {glue:text}`ch10_updates_few` points at 475 MB.
-# - **Images are in colour**, as in <a href="#cell-cifar100-coarse-clustered-similarity">CIFAR-100's superclasses</a> at 0.1: clustered sampling by similarity is
+# - **If images are in colour**, as in <a href="#cell-cifar100-coarse-clustered-similarity">CIFAR-100's superclasses</a> at 0.1: clustered sampling by similarity is
 #   worth a try. It asks for nothing, and leads at 980 MB. There strata of least variance are no worse than MD.
-# - **You cannot tell:** take clustered sampling by similarity. It asks for nothing, and lost in no cell.
+# - **If you cannot tell:** take clustered sampling by similarity. It asks for nothing, and lost in no cell.
 # - **Not shown to be worth their bytes:** designs that ask every client before each round, and FedSTaS as written. None of them is better than MD in any cell.
 #
 # ```{provenance} The rule
 # :recorded: which-design
 # ```
 #
-# Their names for `--method`: `md`, `"fedstas-least-variance features=gradients"`, `"fedstas-least-variance features=updates"` and `clustered-similarity`. {doc}`10a_own_data` runs
+# Their names for `--method` are `md`, `"fedstas-least-variance features=gradients"`, `"fedstas-least-variance features=updates"` and `clustered-similarity`. {doc}`10a_own_data` runs
 # them on your data.
 #
-# What the rule rests on:
+# The rule has these limits:
 #
-# - **Mostly grey images.** Colour images are one setting, far from trained, where FedSTaS is not recorded yet, as written or corrected.
-# - **Small networks, small images.** We used a perceptron with 50 hidden units on digits and garments, and a small convolutional network in one setting. Larger networks send more in a round, and whoever is asked for a gradient needs the model first.
-# - **Everybody answers.** No client is ever offline. A design with one seat a stratum loses a whole stratum when its client is silent (chapter 9).
+# - **Mostly grey images.** Colour images are one setting, far from trained, where FedSTaS is not recorded, neither as written nor corrected.
+# - **Small networks, small images.** We used a perceptron with 50 hidden units on digits and garments, and a small convolutional network in one setting. Larger networks send more in a round, and a client that is asked for a gradient needs the model first.
+# - **Everybody answers.** No client is ever offline. A design with one draw a stratum loses a whole stratum when the drawn client is silent ({doc}`09b_variations`).
 # - **Bytes, not minutes.** A round that asks all clients beforehand also waits for the slowest of them.
-# - **Nobody's privacy.** Strata show the server a gradient of each client, or its last update: neither works under secure aggregation. MD and clustering by size
-#   do (`fedstas methods` says it of each).
-# - **One number tuned.** Strata, levels and ages have their defaults. Who tunes more may gain more.
+# - **No privacy.** Strata show the server a gradient of each client, or its last update, so neither works under secure aggregation. MD and clustering by size
+#   do (`fedstas methods` says it of each method).
+# - **Only the learning rate is tuned.** Strata, levels and ages have their defaults. Whoever tunes more may gain more.
 #
 # ## How is a cell made again?
 #
-# By `fedstas arena --setting NAME`, which trains what is missing, and prints what is recorded:
+# Use `fedstas arena --setting NAME`, which trains what is missing, and prints what is recorded:
 
 # %%
 print(protocol.format_report(settings, "digits"))
@@ -700,7 +704,7 @@ print(protocol.format_report(settings, "digits"))
 # :recorded: which-design
 # ```
 #
-# Fifty clients, five seeds and sixty rounds make wide intervals: a gain must be large to be seen there.
+# Fifty clients, five seeds and sixty rounds make wide intervals, so a gain must be large to be seen there.
 # Any cell of the tables is a mean over runs, and any run can be made again. For example:
 
 # %%
@@ -710,19 +714,19 @@ design_comparison.show_rerun(mnist, "least-variance")
 # (what-was-wrong)=
 # ## What was wrong, and is said now?
 #
-# Five things, which a reader could have taken from an earlier edition of this book.
+# Five statements were wrong that a reader could have taken from an earlier edition of this book.
 #
 # - **"Strata of least variance are a loss with 1,000 clients."** In that cell each client was charged for downloading the first model, although all of them can make it from a seed of
-#   eight bytes. Without that the question costs little ([how little](#fig-ch10-asked)), and [the second comparison](10_which_design.ipynb) sees none with 1,000 clients on CIFAR-10 features.
-# - **"They are a loss with five participants on Fashion-MNIST."** They trained there at the rate of ten participants. Nobody has tuned them for five.
-# - **"Clustered sampling by similarity leads on colour images."** That rests on five partitions, one seed of tuning, and a network that has hardly begun to learn.
-# - **"On CIFAR-100 with equal sizes, least variance ends below MD."** One seed chose its rate there, and could not tell two rates apart ([chapter 5](05_experiments.ipynb)).
+#   eight bytes. Without this charge the question costs little ([how little](#fig-ch10-asked)), and [the second comparison](10_which_design.ipynb) sees no loss with 1,000 clients on CIFAR-10 features.
+# - **"They are a loss with five participants on Fashion-MNIST."** They trained there at the learning rate of ten participants. Nobody has tuned them for five.
+# - **"Clustered sampling by similarity leads on colour images."** This rests on five partitions, one seed of tuning, and a network that has hardly begun to learn.
+# - **"On CIFAR-100 with equal sizes, least variance ends below MD."** One seed chose its learning rate there, and could not tell two rates apart ({doc}`05_experiments`).
 # - **"A lead over MD is a gain."** It was a lead over MD's last model. MD's averaged model is better, costs nothing, and takes most of the lead away.
 #
 # ## What was done otherwise?
 #
 # - **The digits** (commit e1c73a6) and **the colour images** (commit 3f35af3) were added to the protocol after its first commit, each before its own runs.
-# - **The larger budget.** It was set for ten distinct participants a round. MD and the two clustered designs may draw one twice, and 300 rounds of theirs sent less. So
+# - **The larger budget** was set for ten distinct participants a round. MD and the two clustered designs may draw one client twice, so 300 of their rounds sent less. So
 #   they are evaluated over 350 rounds (390 with twenty participants) since commit 5c17e92. They were tuned over 300, as planned.
 # - **The order.** Seeds 0 to 4 are made first in every setting, so that settings can be compared before all ten are there.
 
