@@ -270,15 +270,22 @@ def paragraph(folder: Path) -> str:
     ours = next(r["seconds"] for r in newest if r["name"] == "round-mnist")
     return f"""# Speed
 
-A cohort is trained in one pass, not client by client. A round of MNIST, ten of 100 clients with 600 images each, takes {milliseconds(ours)} ms of
-one core ({newest[0]["machine"]}). The loop that everyone writes takes {ratio("round-mnist", "plain"):.1f} times as long, a loop without any overhead
-{ratio("round-mnist", "lean"):.1f} times, pfl-research {ratio("round-mnist", "pfl"):.1f} times, and Flower's simulation
-{ratio("round-mnist", "flower"):.0f} times. Flower also does more, since it is made for real machines ({{doc}}`chapters/08_federation`). On colour images
-convolutions are nearly all of the work. There Flower takes {ratio("round-cifar", "flower"):.1f} times as long. A round of FedSTaS computed the authors' way takes
-{ratio("restratify", "authors"):.0f} times as long as ours. All sides computed the same before they were timed.
+The simulator is fast because it trains all participants of a round in one pass, not client by client. A round of MNIST with ten of 100 clients and 600 images each takes {milliseconds(ours)} ms of
+one core ({newest[0]["machine"]}). Other ways take longer for the same round:
 
-On one core, a round of the perceptron that torch has compiled takes {ratio("round-mnist", "compile"):.2f} times as long as ours, one that JAX has compiled
-{ratio("round-mnist", "jax"):.2f} times. For the CNN it is {ratio("round-cifar", "compile"):.1f} and {ratio("round-cifar", "jax"):.1f} times. We compile nothing: it would change the bits of recorded runs.
+| way to compute a round of MNIST | time, ours = 1 |
+| --- | --- |
+| a loop without any overhead | {ratio("round-mnist", "lean"):.1f} |
+| pfl-research | {ratio("round-mnist", "pfl"):.1f} |
+| the loop that everyone writes | {ratio("round-mnist", "plain"):.1f} |
+| Flower's simulation | {ratio("round-mnist", "flower"):.0f} |
+
+Flower also does more, because it is made for real machines ({{doc}}`chapters/08_federation`). On colour images
+convolutions are nearly all of the work, and Flower takes only {ratio("round-cifar", "flower"):.1f} times as long. A round of FedSTaS computed in the authors' way takes
+{ratio("restratify", "authors"):.0f} times as long as ours. Before we timed them, we checked that all ways computed the same.
+
+Compiling helps little. On one core, a round of the perceptron takes {ratio("round-mnist", "compile"):.2f} times as long as ours if torch compiles it, and
+{ratio("round-mnist", "jax"):.2f} times if JAX does. For the CNN the factors are {ratio("round-cifar", "compile"):.1f} and {ratio("round-cifar", "jax"):.1f}. We compile nothing, because that would change the bits of recorded runs.
 
 The tables for two machines, and what they leave open, are in the repository, in `benchmarks/README.md`.
 """
