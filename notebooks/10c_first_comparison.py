@@ -196,6 +196,7 @@ for design in ("md", "least-variance", "fedstas"):
 #
 # ```{glue:figure} ch10_remembered
 # :name: fig-ch10-remembered
+# :figclass: wide
 # :alt: One panel a setting, one row a design, and points above MD sampling on a common axis. Full dots with intervals stand for the larger budget, hollow ones for the smaller. A grey band marks differences of less than a point. All clients together lie left of zero on MNIST.
 #
 # Means over seeds with 95 % intervals. The grey band marks differences under one point. Values off the scale are written at the edge; an empty row was not run.
@@ -504,7 +505,7 @@ for place in recorded.values():
 # ```{glue:figure} ch10_participants
 # :name: fig-ch10-participants
 # :figclass: wide
-# :alt: A row of two panels a federation, for the smaller and the larger budget: points above MD over five, ten and twenty participants a round, a line for each of four designs. On MNIST the lines of least variance and of clustered sampling sink to zero at twenty. On Fashion-MNIST least variance is below zero at five, far below if it is made from updates, and above it at ten and twenty. The corrected k-means strata are far below zero at five.
+# :alt: Two panels a federation side by side, for the smaller and the larger budget: points above MD over five, ten and twenty participants a round, a line for each of four designs. On MNIST the lines of least variance and of clustered sampling sink to zero at twenty. On Fashion-MNIST least variance is below zero at five, far below if it is made from updates, and above it at ten and twenty. The corrected k-means strata are far below zero at five.
 #
 # Points above MD over the number of participants a round, with 95 % intervals. The grey band marks differences under one point. A number at the edge lies below.
 # ```

@@ -40,9 +40,9 @@ from fedstas.sim.rng import stream
 # By arm: its label on the pages, and the method whose colour it has.
 ARMS = {
     "all clients": ("all clients", "centralised"),
-    LEAST_VARIANCE: ("least variance", RECORDED_NAMES[LEAST_VARIANCE]),
+    LEAST_VARIANCE: ("least-variance strata", RECORDED_NAMES[LEAST_VARIANCE]),
     FROM_UPDATES: (
-        "least variance from updates",
+        "strata from updates",
         RECORDED_NAMES[FROM_UPDATES],
     ),
     "fedstas-unbiased": ("corrected", "fedstas-unbiased"),
@@ -52,7 +52,7 @@ ARMS = {
     "fedstas": ("FedSTaS as written", "fedstas"),
     "fedavg": ("FedAvg", "fedavg"),
     "fedavg-unbiased": ("unbiased FedAvg", "fedavg-unbiased"),
-    "fedvarp": ("a server that remembers", "fedvarp"),
+    "fedvarp": ("FedVARP", "fedvarp"),
     "optimal-client-sampling": ("optimal client sampling", "optimal-client-sampling"),
     "power-of-choice": ("power of choice", "power-of-choice"),
     "divfl": ("DivFL", "divfl"),
@@ -592,9 +592,9 @@ KINDS = {  # of designs, by what they ask for
     "gradients of all: FedSTS, FedSTaS": ("fedsts", "fedstas"),
     "gradients of all: FedSTaS corrected": ("fedstas-unbiased",),
     "one gradient of each: least variance": (LEAST_VARIANCE,),
-    LAST_UPDATES + "least variance": (FROM_UPDATES,),
+    LAST_UPDATES + "least-variance strata": (FROM_UPDATES,),
     LAST_UPDATES + "clustered by similarity": ("clustered-similarity",),
-    LAST_UPDATES + "a server that remembers": ("fedvarp",),
+    LAST_UPDATES + "FedVARP": ("fedvarp",),
     "sizes: clustered by size": ("clustered-size",),
     "sizes: FedAvg, also unbiased": ("fedavg", "fedavg-unbiased"),
 }
@@ -835,7 +835,8 @@ def draw_gains(
     shown = [arm for arm in arms if arm in set(gains["arm"])]
     parts = {(titles or {}).get(result.name, result.title): result for result in results}
     height = 0.26 * len(shown) + 0.28 + 0.5 / len(results)
-    options = {"height": height, "align": "right", "xlabel": "points above MD"}
+    options = {"height": height, "align": "right", "xlabel": "points above MD (MD = 0)"}
+    options |= {"columns": min(3, len(parts)), "sharey": True}
     limits = limits or axis_limits(gains)
     figure = plots.panels(_draw_gain_panel, parts, gains, shown, limits, **options)
     plots.legend(figure, dict(zip(budgets, BUDGET_STYLES.values(), strict=True)))
@@ -880,16 +881,17 @@ def draw_participants(
     groups = {name: group for name, group in by_federation.items() if len(group) > 1}
     if not groups:
         return plots.not_recorded("Not recorded yet: `fedstas arena --setting mnist-m5` begins.")
-    options = {"figsize": (plots.WIDTH, 1.0 + 1.7 * len(groups)), "squeeze": False}
-    figure, axes = plt.subplots(len(groups), 2, sharex=True, sharey=True, **options)
-    for row, (name, group) in zip(axes, groups.items(), strict=True):
-        title = next((p.title for p in results if p.name == name), name)
+    options = {"figsize": (plots.WIDE, 2.7), "squeeze": False}
+    figure, axes = plt.subplots(1, 2 * len(groups), sharex=True, sharey=True, **options)
+    rows = axes.reshape(len(groups), 2)  # a federation has two panels side by side
+    for row, (name, group) in zip(rows, groups.items(), strict=True):
+        title = next((p.title for p in results if p.name == name), name).replace(", ", "\n")
         for ax, metric, budget in zip(row, BUDGETS, ("smaller", "larger"), strict=True):
             _draw_participants_panel(ax, group, arms, metric)
-            ax.set_title(f"{title}\n{budget} budget", fontsize="small")
-        row[0].set_ylabel("points above MD")
+            ax.set_title(f"{title}\n{budget} budget", fontsize=8)
+    axes[0, 0].set_ylabel("points above MD (MD = 0)")
     figure.supxlabel("participants a round", fontsize="medium")
-    plots.legend(figure, {arm: arm_style(arm) for arm in arms})
+    plots.legend(figure, {arm: arm_style(arm) for arm in arms}, columns=4)
     return figure
 
 
@@ -942,9 +944,10 @@ def draw_learning_curves(
 
     labels = {"xlabel": "megabytes, sent and received", "ylabel": "accuracy, %"}
     parts = {result.title: result for result in results}
-    figure = plots.panels(draw, parts, height=2.2, sharex=False, **labels)
+    options = {"height": 2.2, "sharex": False, "columns": min(3, len(parts))}
+    figure = plots.panels(draw, parts, **options, **labels)
     recorded = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in results)]
-    plots.legend(figure, {arm: arm_style(arm) for arm in recorded})
+    plots.legend(figure, {arm: arm_style(arm) for arm in recorded}, columns=3)
     return figure
 
 
@@ -982,9 +985,10 @@ def draw_rates(results: Sequence[SettingResults], arms: Sequence[str] = CURVE_AR
 
     labels = {"xlabel": "learning rate", "ylabel": "accuracy, %"}
     parts = {result.title: result for result in results}
-    figure = plots.panels(draw, parts, height=2.2, sharex=False, **labels)
+    options = {"height": 2.2, "sharex": False, "columns": min(3, len(parts))}
+    figure = plots.panels(draw, parts, **options, **labels)
     recorded = [arm for arm in arms if any(arm in p.tried.index for p in results)]
-    plots.legend(figure, {arm: arm_style(arm) for arm in recorded})
+    plots.legend(figure, {arm: arm_style(arm) for arm in recorded}, columns=3)
     return figure
 
 

@@ -121,6 +121,7 @@ UNLISTED_COLOURS = (
     "#CC6677",
     "#AA4499",
 )
+VARIANT_COLOURS = {"fedstas-least-variance, from updates": "#5A4FA2"}  # beside the method itself
 VARIANT_DASHES = {"every 10 rounds": "--", "from updates": ":", "L2": ":", "L1": "-."}
 
 
@@ -128,6 +129,7 @@ def method_style(name: str) -> Style:
     """Return the style of a method, or of a variant of one: `METHOD, every 10 rounds`."""
     method, _, variant = name.partition(", ")
     colour, dash = METHODS.get(method) or _unlisted_style(method)
+    colour = VARIANT_COLOURS.get(name, colour)
     return Style(colour, VARIANT_DASHES.get(variant, "-.") if variant else dash)
 
 
