@@ -787,6 +787,7 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # %% tags=["remove-input"]
 intervals, holds = clustered_figures.mnist_findings()
 glue_values("ch6", **intervals)
+glue_figure("figure_ch6_gains", clustered_figures.draw_gains())
 expect("on grey images and on a substitute in colour", holds["one"])
 expect("is true of Algorithm 2", holds["more"] and holds["grown"])
 expect("five seeds leave open whether it is a gain at all", holds["open"])
@@ -809,7 +810,6 @@ expect("once in three rounds, by 50 draws once in 200", often[0] < 3.5 and 190 <
 expect("On MNIST 0.001 and 0.01 end with less loss", holds["mu"])
 expect("the largest that the paper tries is best in each setting", holds["rate"])
 expect("There it is best, too", holds["rate_colour"])
-glue_figure("figure_ch6_gains", clustered_figures.draw_gains())
 glue_figure("figure_ch6_fig2", clustered_figures.figure_2())
 glue_figure("figure_ch6_fig7", clustered_figures.figure_7())
 

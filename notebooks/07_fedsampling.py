@@ -1171,7 +1171,7 @@ table(ch07.tabulate_ranking(ranked))
 # - On text FedSampling is not the best of the slides' methods; FedAdagrad with a tuned server rate is.
 # - At $\epsilon = 3$ and 100 clients the best cap leaves an error of {glue:text}`ch7_rmse_100:.0f` % in the total. This error becomes an error in the learning rate, and
 #   {glue:text}`ch7_needed` clients bring it to 10 %.
-# - The slides conclude that all data are used uniformly and in private. The first half holds, by the weights. The second half asks for a clip at $M - 1$ and for
+# - The slides' Conclusion says that all data are used uniformly and in private. The first half holds, by the weights. The second half asks for a clip at $M - 1$ and for
 #   many more clients than a hundred.
 #
 # ## Exercises

@@ -126,7 +126,8 @@ def _draw_settings(
         ax.set_xlabel("")
     for ax, (title, *_) in zip(axes.flat, panels, strict=True):
         if columns == 4:  # where an axis label would take a third of the panel
-            ax.set_title(f"{title.replace(', ', chr(10))}\n{ax.get_ylabel()}", fontsize=8)
+            lines = title.replace(", ", "\n"), ax.get_ylabel()
+            ax.set_title("\n".join(filter(None, lines)), fontsize=8)
             ax.set_ylabel("")
     figure.suptitle(data.task, fontsize="medium")
     return figure

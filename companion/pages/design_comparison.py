@@ -836,9 +836,12 @@ def draw_gains(
     parts = {(titles or {}).get(result.name, result.title): result for result in results}
     height = 0.26 * len(shown) + 0.28 + 0.5 / len(results)
     options = {"height": height, "align": "right", "xlabel": "points above MD (MD = 0)"}
-    options |= {"columns": min(3, len(parts)), "sharey": True}
+    columns = min(3, len(parts))
     limits = limits or axis_limits(gains)
+    options |= {"columns": columns}
     figure = plots.panels(_draw_gain_panel, parts, gains, shown, limits, **options)
+    for place, ax in enumerate(figure.axes):
+        ax.tick_params(labelleft=place % columns == 0)
     plots.legend(figure, dict(zip(budgets, BUDGET_STYLES.values(), strict=True)))
     return figure
 
