@@ -24,7 +24,11 @@ PROFILE = os.environ.get("FEDSTAS_PROFILE", parameters.PROFILES[0])
 PROGRESS = Path(".cache/progress")  # a file for each running chapter: cells done/cells
 SITE = Path("_build/html")
 LOCK = "requirements.lock"
-START_FIGURES = ["book/chapters/start.svg", "book/chapters/decision-tree.json"]
+START_FIGURES = [
+    "book/chapters/start.svg",
+    "book/chapters/start-rounds.svg",
+    "book/chapters/decision-tree.json",
+]
 LEDGER = "book/chapters/ledger.json"
 PROVENANCE = "book/chapters/recorded.json"
 LEADERBOARD = "book/chapters/leaderboard.md"
@@ -161,7 +165,7 @@ def task_leaderboard():
 
 
 def task_front():
-    """Draw the start page's figure and assert what the front pages say; `make figure` copies it for the README."""
+    """Draw the start page's figures and assert what the front pages say; `make figure` copies it for the README."""
     return {
         "file_dep": [
             LOCK,

@@ -17,19 +17,22 @@
 # :needs: averages, expectations and variances
 # ```
 #
+# You run a federation of clients and can ask only a few of them in each round. Their answers stand for everybody else. For what exactly do they stand, how far off are they,
+# and which errors disappear if you only train long enough?
+#
 # At the end you will know
 # - which sum over *all* clients a round of federated learning estimates, and with which weights;
-# - what "unbiased" promises about a cohort drawn at random, and what it does not;
+# - what "unbiased" promises about a cohort drawn at random, and what it does not promise;
 # - why the paper's weights belong on updates and not on models.
 #
 # ```{admonition} Words that all chapters use
 # :class: dropdown
-# - The *preprint* is {cite:t}`slessor2024fedstas`, the *journal* version their manuscript of 2025, {cite:t}`slessor2025fedstas`.
-#   *As written* is what these texts say, *as coded* what the authors' released program of December 2024 does.
-# - A *client* holds data. The *server* holds the model, and sends it in each round to a *cohort*: some clients, each with a weight.
-# - A client's *update* is the model that it ends with, less the one that it was sent.
+# - The *preprint* is {cite:t}`slessor2024fedstas`, and the *journal* version is the authors' manuscript of 2025, {cite:t}`slessor2025fedstas`.
+#   *As written* is what these texts say, *as coded* is what the authors' released program of December 2024 does.
+# - A *client* holds data. The *server* holds the model, and in each round it sends the model to a *cohort*: some clients, each with a weight.
+# - A client's *update* is the model with which it ends, less the model that it was sent.
 # - In code, `stream(seed, purpose, ...)` makes the random numbers of one purpose. `engine.pool` puts the examples of all clients into one
-#   array, so that all can train at once.
+#   array, so that all clients can train at once.
 # ```
 
 # %% tags=["parameters", "hide-input"]
@@ -59,14 +62,72 @@ s = chapters.settings("01_aggregation", globals())
 plots.set_page_style()
 
 # %% [markdown]
-# ## What is minimised, and with which weights?
+# (six-clients)=
+# ## The idea on six clients
 #
-# ```{margin} The paper says: journal, eq. 2.1
-# The objective counts a client by its data, and so does the aggregate of all clients.
+# Six clients hold pictures of cats, dogs and birds. We will meet these six again in other chapters, always drawn in the same way: a client stands in a triangle, the nearer to a corner the more of
+# its pictures show that animal, and its disc is the larger the more pictures it holds.
+
+# %%
+from itertools import combinations
+
+from companion.pages import six_clients as six
+
+omega_6 = six.SIZES / six.SIZES.sum()  # each client's share of all pictures
+target_6 = omega_6 @ six.UPDATES  # what all clients together would do
+cohorts = np.array([[k in c for k in range(6)] for c in combinations(range(6), 3)])
+by_data = cohorts * six.SIZES
+fedavg_6 = by_data / by_data.sum(axis=1, keepdims=True)  # shares of the cohort's data
+scaled_6 = cohorts * omega_6 * 6 / 3  # omega_k, scaled by N/m
+for name, a in (("FedAvg", fedavg_6), ("scaled", scaled_6)):
+    print(f"{name}: mean of all {len(a)} rounds", (a.mean(0) @ six.UPDATES).round(4))
+print("target:                 ", target_6.round(4))
+
+# %% tags=["remove-input"]
+one = 13  # B, D and F
+estimates = fedavg_6 @ six.UPDATES
+panels = {
+    "a round of B, D and F": {
+        "cohort": np.flatnonzero(cohorts[one]),
+        "points": {"this round": estimates[one]},
+    },
+    "all twenty rounds": {"cohort": (), "cloud": estimates},
+}
+glue_figure("figure_six", six.draw(panels))
+distances = np.linalg.norm(estimates - target_6, axis=1) / np.linalg.norm(target_6)
+means_6 = [np.linalg.norm(a.mean(0) @ six.UPDATES - target_6) for a in (fedavg_6, scaled_6)]
+glue_values("ch1", six_nearest=100 * distances.min(), six_furthest=100 * distances.max())
+glue_values("ch1", six_bias=100 * means_6[0] / np.linalg.norm(target_6))
+expect("No round of the twenty hits the target", distances.min() > 0.01, nearest=distances.min())
+expect("their mean misses the target too", means_6[0] > 0.01, bias=means_6[0])
+expect("the mean of the twenty rounds is exactly the target", means_6[1] < 1e-12)
+table(six.tabulate())
+
+# %% [markdown]
+# ```{glue:figure} figure_six
+# :name: fig-six-clients
+# :alt: Two triangles with corners cats, dogs and birds, and six clients A to F as discs: A to D near the cats, E between dogs and birds, F near the birds. A cross marks all clients. In the left triangle B, D and F are dark, and their average lies above the cross. In the right triangle twenty small dots, one for each possible round, lie around the cross.
+#
+# The six clients. The upright cross marks what all clients together hold, which is the target. Left: a round that asks B, D and F. Right: a dot for each of the
+# twenty rounds that three different clients can make, weighted as FedAvg does.
 # ```
 #
-# A weighted sum of the clients' losses is minimised, and the paper uses two kinds of weights. Client $k$ holds $n_k$ examples.
-# Its loss $F_k$ is the mean over them. The objective is
+# ```{provenance} Figure
+# ```
+#
+# The model is as simple as can be: it has one number a class, and before training it predicts one third for each animal, whatever the picture. One step of SGD moves it by the client's
+# shares of the animals, less one third. So an update is a point of the triangle as well, and so is whatever the server makes of a round.
+#
+# The server wants the cross, the update that *all* clients would make together. It can ask three clients, and there are twenty ways to choose three. No round of the twenty hits the target:
+# with FedAvg's weights the nearest round is {glue:text}`ch1_six_nearest:.0f` % of the target's length away and the furthest {glue:text}`ch1_six_furthest:.0f` %. If each of the twenty rounds is equally likely,
+# their mean misses the target too, by {glue:text}`ch1_six_bias:.0f` %. That is a *bias*, and no number of rounds averages it away. With the weights $\frac{N}{m}\omega_k$, which we explain below, single rounds miss as
+# well, but the mean of the twenty rounds is exactly the target. This chapter asks the same two questions of a real model: how far is one round off, and where is the mean?
+
+# %% [markdown]
+# ## What is minimised, and with which weights?
+#
+# Federated learning minimises a weighted sum of the clients' losses, and the paper uses two kinds of weights. Client $k$ holds $n_k$ examples,
+# and its loss $F_k$ is the mean over these examples. The objective is
 #
 # ```{math}
 # :label: eq-ch1-objective
@@ -74,29 +135,30 @@ plots.set_page_style()
 # \qquad \omega_k \ge 0, \quad \sum_{k=1}^{N} \omega_k = 1
 # ```
 #
-# (journal, eq. 2.1). Take $\omega_k = n_k/n$, where $n$ counts all examples, and this is the loss on all data put together. Take
-# $\omega_k = 1/N$, and every client counts the same, however little it holds. The paper's text asks for the first. Its Algorithm 3 does the
-# second. Both are sensible targets, but they are two targets. This chapter takes the first.
+# (journal, eq. 2.1). If $\omega_k = n_k/n$, where $n$ counts all examples, this is the loss on all data put together. If
+# $\omega_k = 1/N$, every client counts the same, however little it holds. Both targets are sensible, but they are two different targets.
+#
+# ```{admonition} The paper says: journal, eq. 2.1 and Algorithm 3
+# :class: as-written
+# The text counts a client by its data, in the objective and in the aggregate of all clients. Algorithm 3 counts every client alike.
+# ```
+#
+# This chapter takes the first target.
 #
 # ## Who holds what?
 #
-# ```{margin} The paper says: preprint, Sec. 3.1
-# The smaller the Dirichlet parameter, the more skewed are the clients' labels; at 0.01 they are highly
-# imbalanced.
-# ```
-#
-# It depends on how one sentence is read. The paper deals its data "to 100 clients" by a Dirichlet distribution: the smaller its parameter, the
-# fewer classes a client sees. That leaves two readings, and they give very different federations.
+# That depends on how one sentence of the paper is read. The paper deals its data "to 100 clients" by a Dirichlet distribution, and the smaller the distribution's parameter, the
+# fewer classes a client sees; at 0.01 the clients are highly imbalanced (preprint, Sec. 3.1). The sentence has two readings, and they give very different federations.
 #
 # ```{admonition} As written: preprint, Sec. 3.1
 # :class: as-written
-# "The dataset was partitioned into 100 clients." In a partition every example goes to exactly one client. Each class is dealt over the
-# clients, and their sizes are what comes of it. We call this reading *disjoint*.
+# "The dataset was partitioned into 100 clients." In a partition every example goes to exactly one client. So each class is dealt over the
+# clients, and a client's size is whatever it receives. We call this reading *disjoint*.
 # ```
 #
 # ```{admonition} As coded: their MNIST partition
 # :class: as-coded
-# Each client draws its own mixture of classes. Then it draws its examples *with replacement*, the same number for all. Two clients may hold
+# Each client draws its own mixture of classes, and then draws its examples *with replacement*, the same number for all clients. Two clients may hold
 # the same example. We call this reading *equal sizes*.
 # ```
 
@@ -126,15 +188,15 @@ table(ch01.tabulate_partitions(federations))
 # :alt: Three panels of squares, clients from left to right and classes from bottom to top, the area of a square the number of examples. Disjoint: a few squares for each client, some large and some tiny. Equal sizes: a few for each client, alike in total. Dealt at random: small squares everywhere.
 #
 # Who holds what: a square's area is the number of examples that a client has of a class. Both Dirichlet partitions have the same concentration,
-# {glue:text}`ch1_concentration:g`. In the disjoint one clients differ in size, and not all hold data.
+# {glue:text}`ch1_concentration:g`. In the disjoint partition clients differ in size, and not all hold data.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# Under the disjoint reading sizes run from {glue:text}`ch1_least` to {glue:text}`ch1_most` examples here. A client
-# that holds nothing cannot take part: of {glue:text}`ch1_clients` clients, $N$ = {glue:text}`ch1_with_data` are left. Under equal sizes
-# $n_k/n$ and $1/N$ are the same number, so whoever mixes them up would never notice. From here on we use the disjoint federation.
+# Under the disjoint reading the sizes run from {glue:text}`ch1_least` to {glue:text}`ch1_most` examples here. A client
+# that holds nothing cannot take part, so $N$ = {glue:text}`ch1_with_data` of the {glue:text}`ch1_clients` clients are left. Under equal sizes
+# $n_k/n$ and $1/N$ are the same number, so a mix-up of the two would never be noticed. From here on we use the disjoint federation.
 
 # %%
 federation = federations["disjoint"]
@@ -148,8 +210,8 @@ m = min(s.clients_per_round, N)  # m of N clients take part in a round
 # %% [markdown]
 # ## What does a client send back?
 #
-# The model that it ends with; what counts is how far that lies from where it began. The server sends $\boldsymbol{w}_t$ to
-# everyone who takes part. Each participant takes a few steps of SGD on its own examples (the journal's eq. 2.2) and returns $\boldsymbol{w}_{t+1}^k$. In
+# Each client returns its trained model. What matters is the change from the model it started with. The server sends $\boldsymbol{w}_t$ to
+# every participant. Each participant takes a few steps of SGD on its own examples (the journal's eq. 2.2) and returns its model $\boldsymbol{w}_{t+1}^k$. In
 # plain PyTorch:
 
 # %%
@@ -183,8 +245,8 @@ def local_models(w, cohort, seed, t):
 
 
 # %% [markdown]
-# The difference $\boldsymbol{\Delta}_k = \boldsymbol{w}_{t+1}^{k} - \boldsymbol{w}_t$ is the client's **update**. If all clients took part, the
-# whole set $\mathcal{K}$, the server would form
+# The difference $\boldsymbol{\Delta}_k = \boldsymbol{w}_{t+1}^{k} - \boldsymbol{w}_t$ is the client's **update**. If the whole set $\mathcal{K}$ of clients took part,
+# the server would form
 #
 # ```{math}
 # :label: eq-target
@@ -192,8 +254,8 @@ def local_models(w, cohort, seed, t):
 #   = \boldsymbol{w}_t + \sum_{k=1}^{N} \omega_k \boldsymbol{\Delta}_k .
 # ```
 #
-# The last sum, the update of all clients, is **the target**. A {term}`cohort` of $m$ clients estimates it, and this book is about how well. To see it, train a model for
-# {glue:text}`ch1_rounds` rounds, and then let *every* client compute its update. The package does the same, all clients at once.
+# The last sum, the update of all clients, is **the target**. A {term}`cohort` of $m$ clients estimates the target, and this book is about how well it does so. To see this, we train a model for
+# {glue:text}`ch1_rounds` rounds and then let *every* client compute its update. The package computes the same updates, all clients at once.
 
 # %%
 method = methods.get("md", lr=LR)  # explained below
@@ -214,8 +276,8 @@ package_models = engine.local_updates(module, w_t, data, *batches[:2], lr=LR)
 torch.testing.assert_close(client_models, package_models, rtol=1e-4, atol=1e-6)
 
 # %% [markdown]
-# A model has thousands of parameters, but only lengths and angles matter here. All updates and the model itself span at most $N + 1$ directions.
-# So we may turn them into $N + 1$ coordinates. A QR decomposition does it. Our unit is the length of the target.
+# A model has thousands of parameters, but here only lengths and angles matter. All updates and the model itself span at most $N + 1$ directions,
+# so a QR decomposition turns each of them into $N + 1$ coordinates without changing any length or angle. Our unit is the length of the target.
 
 # %%
 vectors = torch.vstack([client_models - w_t, w_t]).double().cpu().numpy()
@@ -230,20 +292,17 @@ np.testing.assert_allclose(np.linalg.norm(target), 1)
 # %% [markdown]
 # ## What does unbiased promise?
 #
-# ```{margin} The paper says: journal, Sec. 6.1
-# Although only a part of the clients trains, the expected aggregate remains representative of all.
-# ```
-#
-# That the mean over all cohorts *that could have been drawn* is the target. It promises nothing about the one that was.
+# It promises that the mean over all cohorts *that could have been drawn* is the target. It promises nothing about the cohort that was drawn.
 #
 # ```{admonition} As written: journal, eq. 2.3 and 2.4
 # :class: as-written
 # The *models* of the cohort $S_t$ are added with the weights $\frac{N}{m}\omega_k$, and a sampling scheme is called unbiased if
-# $\mathbb{E}\big[\sum_{k \in S_t} \frac{N}{m} \omega_k \boldsymbol{w}_{t+1}^k\big] = \sum_k \omega_k \boldsymbol{w}_{t+1}^k$.
+# $\mathbb{E}\big[\sum_{k \in S_t} \frac{N}{m} \omega_k \boldsymbol{w}_{t+1}^k\big] = \sum_k \omega_k \boldsymbol{w}_{t+1}^k$. In words (Sec. 6.1): although only a part of the clients trains,
+# the expected aggregate remains representative of all.
 # ```
 #
-# We can look at all of the promise. Keep the updates that every client has just computed, and draw {glue:text}`ch1_R` cohorts. What
-# varies is only who was drawn. Four ways to weigh a cohort:
+# We can test this promise directly. We keep the updates that every client has just computed, and draw {glue:text}`ch1_R` cohorts, so that the only thing that
+# varies is who was drawn. We weight each cohort in four ways:
 
 # %%
 R = 20_000
@@ -263,9 +322,12 @@ steps = {name: a @ updates for name, a in weights.items()}
 steps["printed"] = weights["printed"] @ (common + updates) - common
 
 # %% [markdown]
-# The first is FedAvg's: a client counts by its share of the cohort's data. The second scales $\omega_k$ by $N/m$ and puts it on updates. The
-# third, MD (multinomial) sampling, draws large clients more often and counts all draws alike. The last is eq. 2.3 to the letter, on
-# models. The package has the weights too:
+# - **FedAvg** counts a client by its share of the cohort's data.
+# - **Scaled** multiplies $\omega_k$ by $N/m$ and puts the weight on the update.
+# - **MD** (multinomial) sampling draws large clients more often, and then counts all draws alike.
+# - **As printed** is eq. 2.3 to the letter: the same weights as *scaled*, but on models.
+#
+# The package has these weights too:
 
 # %%
 same = np.testing.assert_allclose
@@ -280,7 +342,7 @@ same(steps["scaled"][0], theirs)
 # ```{exercise-start} Right on average, or close?
 # :label: ex-estimators
 # ```
-# Level 1, before you scroll on. Write down two guesses. Which of the four are right on average? And which is furthest off in a single round?
+# Level 1, before you scroll on. Write down two guesses. Which of the four estimators are right on average? And which of them is furthest off in a single round?
 # ```{exercise-end}
 # ```
 
@@ -288,7 +350,7 @@ same(steps["scaled"][0], theirs)
 # ````{solution} ex-estimators
 # :label: sol-estimators
 # :class: dropdown
-# Right on average are all but FedAvg. Furthest off are weights on models, by {glue:text}`ch1_printed_error:.0f` lengths of the target. If you
+# All but FedAvg have the right mean. Weights on models are furthest off, by {glue:text}`ch1_printed_error:.0f` lengths of the target. If you
 # named FedAvg among the right ones, you took weights that sum to one for a promise about the mean. If you left out the weights on models, you
 # took noise for bias.
 # ````
@@ -340,19 +402,20 @@ table(ch01.tabulate_errors(errors, weights))
 # ```{provenance} Figure
 # ```
 #
-# The table gives errors in lengths of the target, as root mean squares over the cohorts, and the sums of weights of nine cohorts in ten. All but
-# FedAvg are right on average. Even these show a little bias, since {glue:text}`ch1_R` cohorts are not all there are: at most about that of the
+# The table gives the error of a round as a root mean square over the cohorts, in lengths of the target, and the range that holds the sum of the weights in nine cohorts of ten. All but
+# FedAvg are right on average. Even these show a little bias, since {glue:text}`ch1_R` cohorts are not all cohorts that there are: at most about that of the
 # column *by chance alone*. Yet even a single round of MD sampling is mostly noise: it misses the target by more than its whole length,
 # {glue:text}`ch1_md_error:.1f` lengths.
 #
 # ## Which errors go away by averaging?
 #
-# ```{margin} The paper says: preprint, Sec. 1
+# Noise goes away, and bias stays. Training works because it takes many small rounds, whose noise averages out. So we average as well: we take the mean of $r$ cohorts, all drawn
+# for the same updates, and ask how far this mean is from the target.
+#
+# ```{admonition} The paper says: preprint, Sec. 1
+# :class: as-written
 # FedAvg brings a bias into the global model.
 # ```
-#
-# Noise does, bias does not. Training works because many small rounds average the noise. So let us average: take the mean of $r$ cohorts, all drawn
-# for the same updates, and ask how far *it* is from the target.
 
 
 # %%
@@ -373,7 +436,11 @@ glue_figure("figure_averaging", ch01.draw_averaging(round_counts, curves))
 ends = {name: values[-1] for name, values in curves.items()}
 glue_values("ch1", **{f"{name}_end": value for name, value in ends.items()})
 even = (rms["fedavg"] / bias["fedavg"]) ** 2
-expect("It takes some hundreds of rounds", 200 <= even < 1000, rounds=even)
+expect(
+    "Only after several hundred rounds does the noise shrink to the size of the bias",
+    200 <= even < 1000,
+    rounds=even,
+)
 levels = curves["fedavg"][-1] / curves["fedavg"][-3], ends["md"] / curves["md"][-3]
 expect("FedAvg's line bends", levels[0] > 1.4 * levels[1], fedavg=levels[0], md=levels[1])
 expect("FedAvg ends up further from the target", ends["fedavg"] > 1.3 * ends["md"], **ends)
@@ -383,34 +450,37 @@ expect("FedAvg ends up further from the target", ends["fedavg"] > 1.3 * ends["md
 # :name: fig-ch1-averaging
 # :alt: Error of the mean against the number of rounds averaged, both axes logarithmic. Three parallel lines fall all the way, weights on models far above the others; FedAvg's line levels off once noise is below its bias.
 #
-# Averaging many rounds. Three lines fall as one over the root of the number of rounds. FedAvg's line bends and stays.
+# Averaging many rounds. Three lines fall as one over the root of the number of rounds. FedAvg's line bends, because its bias stays.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# In one round nobody would notice FedAvg's bias: it is {glue:text}`ch1_fedavg_bias:.2f` under a noise of
-# {glue:text}`ch1_fedavg_error:.1f`. It takes some hundreds of rounds until both are alike. After that the bias is the larger part. Over 2,000 rounds
-# FedAvg ends up further from the target than MD: {glue:text}`ch1_fedavg_end:.2f` against {glue:text}`ch1_md_end:.2f`. Where does the bias come
-# from? FedAvg's weights are a ratio of two random sums, and the mean of a ratio is not the ratio of the means. With equal sizes it is gone.
+# In one round nobody would notice FedAvg's bias, which is {glue:text}`ch1_fedavg_bias:.2f` lengths under a noise of
+# {glue:text}`ch1_fedavg_error:.1f` lengths. Only after several hundred rounds does the noise shrink to the size of the bias. From then on the bias is the larger part: over 2,000 rounds
+# FedAvg ends up further from the target than MD, {glue:text}`ch1_fedavg_end:.2f` against {glue:text}`ch1_md_end:.2f`. The bias arises because FedAvg's weights are a ratio of two random sums, and the mean of a
+# ratio is not the ratio of the means. With equal sizes there is no such bias.
 #
-# Another bias shows sooner. Here are six clients, and those with a long gradient are drawn more often. FedSTaS as written takes the plain
-# mean of the drawn, and that settles beside the target ([](04a_unbiasedness.ipynb)). Draw one round, then some hundreds:
+# Another bias shows sooner. In the demo below there are six clients with updates along one line, and clients with a long gradient are drawn more often. FedSTaS as written takes the plain
+# mean of the drawn clients, and this mean settles beside the target ([](04a_unbiasedness.ipynb)). Draw one round, and then some hundreds:
 #
 # ```{explorer} bias
 # ```
 #
 # ## Why not on models?
 #
-# ```{margin} The paper says: journal, eq. 2.3
+# The weights belong on updates, because their sum is one only on average.
+#
+# ```{admonition} The paper says: journal, eq. 2.3
+# :class: as-written
 # The new model is a weighted average of the participants' models.
 # ```
 #
-# Because the weights sum to one only on average. Eq. 2.4 is true as printed for uniform draws, since expectation is linear. But write
-# $\boldsymbol{w}^k_{t+1} = \boldsymbol{w}_t + \boldsymbol{\Delta}_k$, and the part that all models have in common comes out as
-# $\big(\sum_{k \in S_t} \frac{N}{m}\omega_k\big)\, \boldsymbol{w}_t$: the model times a random number. Here the model is
-# {glue:text}`ch1_ratio:.0f` times as long as the target. So the error of a round grows from {glue:text}`ch1_scaled_error:.1f` to
-# {glue:text}`ch1_printed_error:.0f` lengths. How it depends on the model's length is quickly tried:
+# Eq. 2.4 is true as printed for uniform draws, since expectation is linear. But write
+# $\boldsymbol{w}^k_{t+1} = \boldsymbol{w}_t + \boldsymbol{\Delta}_k$. Then the part that all models have in common comes out as
+# $\big(\sum_{k \in S_t} \frac{N}{m}\omega_k\big)\, \boldsymbol{w}_t$, which is the model times a random number. Here the model is
+# {glue:text}`ch1_ratio:.0f` times as long as the target, so the error of a round grows from {glue:text}`ch1_scaled_error:.1f` to
+# {glue:text}`ch1_printed_error:.0f` lengths. How does this error depend on the length of the model?
 
 # %%
 lengths = np.geomspace(1, 1000, 60)
@@ -427,27 +497,27 @@ here, on_updates = np.linalg.norm(common), rms["scaled"]
 glue_figure("figure_common", ch01.draw_common_part(lengths, on_models, on_updates, here))
 glue_values("ch1", sum_sd=surplus.std(), hundred=np.interp(100, lengths, on_models))
 growth = np.interp(1000, lengths, on_models) / np.interp(100, lengths, on_models)
-expect("grows in proportion", abs(growth - 10) < 0.5, growth=growth)
+expect("the error grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 
 # %% [markdown]
 # ```{glue:figure} figure_common
 # :name: fig-common
 # :alt: Error of a round against the length of the common part, both on logarithmic axes. The line for weights on updates is flat; the line for weights on models rises in proportion once the common part exceeds a few lengths of the target.
 #
-# The same cohorts and weights. On updates the error knows nothing of the common part. On models it grows in proportion, once that is long.
+# The same cohorts and weights. With weights on updates the error does not depend on the common part. With weights on models the error grows in proportion, once the common part is long.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# Each length of the common part brings {glue:text}`ch1_sum_sd:.2f` lengths of error: that is the standard deviation of the sum of weights. A
-# common part of 100 lengths makes an error of {glue:text}`ch1_hundred:.0f`. The sum is always one where all $\omega_k$ are equal, and then the
-# two forms are one. That is why the authors'
+# Each length of the common part adds {glue:text}`ch1_sum_sd:.2f` lengths of error, which is the standard deviation of the sum of the weights. A
+# common part of 100 lengths makes an error of {glue:text}`ch1_hundred:.0f` lengths. Where all $\omega_k$ are equal, the sum is always one and the
+# two forms are the same. That is why the authors'
 # federation, where all clients have the same size, cannot show the difference.
 #
 # ## What happens over rounds?
 #
-# The model is multiplied by a random number again and again, and wanders off. The loop below trains it in either form. They differ in one line,
+# The model is multiplied by a random number again and again, so its length wanders. The loop below trains in either form, and the two forms differ in one line,
 # the one that makes the new `w`.
 # Before you look at the figure: will this random factor alone make models longer, shorter, or neither, on average?
 
@@ -473,7 +543,7 @@ def train(on_models, seed):
 
 
 # %% [markdown]
-# On updates this is the package's `fedavg-unbiased`, round by round. Five seeds of each form, everything else equal:
+# On updates this loop is the package's `fedavg-unbiased`, round by round. We train five seeds of each form, with everything else equal:
 
 # %%
 trained_pairs = [train(f, s.seed + i) for i in range(5) for f in (False, True)]
@@ -491,12 +561,12 @@ glue_values("ch1", **ranges, first_length=float(models.flatten(task.model(s.seed
 updates_apart = ranges["updates_length_most"] / ranges["updates_length_least"]
 models_apart = ranges["models_length_most"] / ranges["models_length_least"]
 expect("they hardly differ in length", updates_apart < 1.2, most_to_least=updates_apart)
-expect("it is anything between", models_apart > 5, most_to_least=models_apart)
+expect("the length is anything between", models_apart > 5, most_to_least=models_apart)
 factors = 1 + surplus[: R // s.rounds * s.rounds].reshape(-1, s.rounds)
 products, chance = factors.prod(axis=1), surplus.std() / np.sqrt(R)
 smaller, larger = (products < 1).mean(), (products > 5).mean()
 expect("factors with mean one", abs(surplus.mean()) < 4 * chance + 1e-9, off=surplus.mean())
-expect("its logarithm drifts downwards", np.log(factors).mean() < 0)
+expect("the logarithm of such a factor drifts downwards", np.log(factors).mean() < 0)
 expect(
     "shrinks most models, and a rare one explodes", smaller > 0.6 and 0 < larger < 0.2, up=larger
 )
@@ -504,27 +574,27 @@ expect(
 # %% [markdown]
 # ```{glue:figure} figure_rounds
 # :name: fig-ch1-rounds
-# :alt: Two panels over rounds, each with the median of five runs and their range. Above, the length of the model on a logarithmic axis: flat and narrow on updates, wandering and ever wider on models. Below, test accuracy for the same runs.
+# :alt: Two panels over rounds, each with the median of five runs and their range. On one, the length of the model on a logarithmic axis: flat and narrow on updates, wandering and ever wider on models. On the other, test accuracy for the same runs.
 #
-# Five seeds of each form: the median run as a line, all runs in the band. On updates the length of the model grows slowly, and alike in all runs. On models it is
+# Five seeds of each form: the median run as a line, all runs in the band. On updates the length of the model grows slowly, and in much the same way in all runs. On models the length is
 # multiplied by a random number in every round.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# All models start at a length of about {glue:text}`ch1_first_length:.1f`. After {glue:text}`ch1_rounds` rounds on updates they hardly differ in
-# length: {glue:text}`ch1_updates_length_least:.1f` to {glue:text}`ch1_updates_length_most:.1f`. On models it is anything between
-# {glue:text}`ch1_models_length_least:.2g` and {glue:text}`ch1_models_length_most:.2g`. The factor alone makes them neither longer nor
-# shorter *on average*: a product of independent factors with mean one has mean one. But its logarithm drifts downwards, so it shrinks most models,
-# and a rare one explodes. What the updates add comes on top.
+# All models start at a length of about {glue:text}`ch1_first_length:.1f`. After {glue:text}`ch1_rounds` rounds with weights on updates they hardly differ in
+# length: {glue:text}`ch1_updates_length_least:.1f` to {glue:text}`ch1_updates_length_most:.1f`. With weights on models the length is anything between
+# {glue:text}`ch1_models_length_least:.2g` and {glue:text}`ch1_models_length_most:.2g`. The random factor alone makes models neither longer nor
+# shorter *on average*, because a product of independent factors with mean one has mean one. But the logarithm of such a factor drifts downwards, so the factor shrinks most models, and a rare one
+# explodes. What the updates add comes on top.
 #
-# The accuracies are {glue:text}`ch1_updates_accuracy_least:.0f` to {glue:text}`ch1_updates_accuracy_most:.0f` % on updates, and
-# {glue:text}`ch1_models_accuracy_least:.0f` to {glue:text}`ch1_models_accuracy_most:.0f` % on models.
+# The models end at {glue:text}`ch1_updates_accuracy_least:.0f` to {glue:text}`ch1_updates_accuracy_most:.0f` % accuracy with weights on updates, and at
+# {glue:text}`ch1_models_accuracy_least:.0f` to {glue:text}`ch1_models_accuracy_most:.0f` % with weights on models.
 #
 # ```{admonition} Verdict: holds, on a condition
 # :class: verdict
-# Eq. 2.4 holds for uniform draws, on models as on updates. As an algorithm eq. 2.3 is usable only if the weights are put
+# Eq. 2.4 holds for uniform draws, on models as on updates. But as an algorithm eq. 2.3 is usable only if the weights are put
 # on updates, or if all $\omega_k$ are equal.
 # ```
 #
@@ -533,15 +603,15 @@ expect(
 # $\boldsymbol{w}_{t+1} = \boldsymbol{w}_t + \sum_{k \in S_t} a_k (\boldsymbol{w}^k_{t+1} - \boldsymbol{w}_t)$ with
 # $\mathbb{E}\big[\sum_{k \in S_t} a_k [k = j]\big] = \omega_j$ for every client $j$ (the bracket is 1 if $k$ is
 # $j$, else 0). Where the $a_k$ sum to one, this is the average of the models. Where they do not, it is the only form that leaves
-# $\boldsymbol{w}_t$ alone. All methods of this package aggregate so.
+# $\boldsymbol{w}_t$ as it is. All methods of this package aggregate in this way.
 # ```
 #
 # ## What we learned
 #
-# - The target is the update of all clients, $\sum_k \omega_k \boldsymbol{\Delta}_k$. The paper names two different $\omega$.
-# - Unbiased is a promise about the mean over cohorts, and none about a single one.
-# - Noise averages out over rounds. Bias stays.
-# - Weights that do not sum to one multiply the model: put them on updates.
+# - A round estimates the update of all clients, $\sum_k \omega_k \boldsymbol{\Delta}_k$. The paper names two different $\omega$.
+# - Unbiased is a promise about the mean over all cohorts. It promises nothing about a single cohort.
+# - Over many rounds noise averages out, and bias stays.
+# - Weights that do not sum to one multiply the model by a random number, so put them on updates.
 #
 # ## Exercises
 #
@@ -568,8 +638,8 @@ expect(
 # :label: sol-five-designs
 # :class: dropdown
 # ````
-# A design is unbiased for every possible update if and only if client $k$'s expected weight is $\omega_k$. Enumerating all
-# cohorts in rationals: (c), (d) and (e) are. If you named (b), you took weights that sum to one for weights that are right on average.
+# A design is unbiased for every possible update if and only if client $k$'s expected weight is $\omega_k$. If all
+# cohorts are listed and their chances added up as fractions, (c), (d) and (e) turn out to be unbiased. If you named (b), you took weights that sum to one for weights that are right on average.
 
 # %%
 from fractions import Fraction as Q
@@ -629,8 +699,8 @@ print(check.answer("aggregation/five-designs", "cde"))
 # :label: sol-smallest
 # :class: dropdown
 # ````
-# Two clients of sizes 1 and 2, one drawn: each has the expected weight 1/2 instead of 1/3 and 2/3. With equal sizes all shares are
-# $1/N$ by symmetry, so that nothing smaller will do. If you needed three clients, you overlooked that a client drawn alone
+# Take two clients of sizes 1 and 2, of which one is drawn: each has the expected weight 1/2 instead of 1/3 and 2/3. With equal sizes all shares are
+# $1/N$ by symmetry, so nothing smaller will do. If you needed three clients, you overlooked that a client drawn alone
 # always has the weight 1, whatever its size.
 
 # %%
@@ -682,7 +752,7 @@ print(check.answer("aggregation/smallest", answer))
 # ````
 # It is $N$ times the sample mean of $\omega$ under simple random sampling, so its variance is
 # $\frac{N^2}{m}\big(1 - \frac{m}{N}\big) S^2$ with $S^2 = \frac{1}{N-1}\sum_k (\omega_k - \frac1N)^2$. If $1 - \frac{m}{N}$ is missing, you
-# drew with replacement: of distinct clients nothing is left to vary once all are in.
+# drew with replacement: a sum over distinct clients no longer varies once all clients are in it.
 
 
 # %%
@@ -715,9 +785,9 @@ print(f"formula {factor(omega, m):.5f}, {R} cohorts {surplus.var():.5f}")
 # :label: sol-models-win
 # :class: dropdown
 # ````
-# On models the aggregate is $N\omega_k (w + \Delta_k)$: choose $w$ so that it is the same for all clients. With $n = (1, 2)$ and
-# $\Delta = (1, 1)$ this asks $w + 1 = 2(w + 1)$, so $w = -1$, where the updates lead to a model of 0 and the random factor has nothing left
-# to multiply. It is no advice, since the variance is a parabola in $w$. With $a_k = N\omega_k$ it is lower on models only between 0 and
+# On models the aggregate is $N\omega_k (w + \Delta_k)$, so choose $w$ such that this number is the same for all clients. With $n = (1, 2)$ and
+# $\Delta = (1, 1)$ this means $w + 1 = 2(w + 1)$, so $w = -1$. There the updates lead to a model of 0, and the random factor has nothing left
+# to multiply. This is no advice, because the variance is a parabola in $w$. With $a_k = N\omega_k$ it is lower on models only between 0 and
 # $-2\,\mathrm{Cov}(a, a\Delta)/\mathrm{Var}(a)$. So $w$ must point the right way, and unless sizes are nearly equal it must be about as short as an
 # update. Models are far longer ({numref}`fig-common`). If you tried a long $w$ in the right direction, you saw that the direction alone does not help.
 
@@ -737,4 +807,4 @@ for w in (-3, -2, -1, 0, 1, 10):
 # ## Further reading
 #
 # {cite:t}`mcmahan2017communication` for federated averaging; {cite:t}`li2020convergence` for schemes I and II of sampling and their
-# convergence; chapter 4 for the exact moments of stratified estimators.
+# convergence; [](04_theory.ipynb) for the exact moments of stratified estimators.

@@ -73,3 +73,11 @@ def test_the_figure_has_a_row_for_each_recorded_task_and_a_dot_for_each_design(o
     assert len(dots) == len(drawn)
     names = [t.get_text() for t in figure.legends[0].get_texts()]
     assert names == [saved_bytes.LABELS[arm] for arm in saved_bytes.SUMMARY]
+
+
+def test_the_figure_of_rounds_counts_the_classes_that_a_cohort_misses():
+    all_clients, cohorts = landing_page.draw_class_counts(3)
+    assert all_clients.sum() == 1437 and cohorts.shape == (3, 10)
+    (ax,) = landing_page.draw_rounds(all_clients, cohorts).axes
+    texts = [text.get_text() for text in ax.texts]
+    assert texts == ["none missing", *(f"{(row == 0).sum()} missing" for row in cohorts)]

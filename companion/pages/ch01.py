@@ -148,7 +148,7 @@ def draw_training(runs: pd.DataFrame) -> Figure:
     Args:
         runs: columns form, round, seed, length, accuracy.
     """
-    figure, axes = plt.subplots(2, 1, figsize=(plots.WIDTH, 4.6), sharex=True)
+    figure, axes = plt.subplots(1, 2, figsize=(7.0, 2.9))
     styles = {"models": MODELS._replace(label="on models")}
     styles["updates"] = UPDATES._replace(label="on updates")
     labels = {"length": "length of the model", "accuracy": "test accuracy (%)"}
@@ -158,7 +158,7 @@ def draw_training(runs: pd.DataFrame) -> Figure:
         plots.curves(
             ax, lines, styles, ylabel=label, yscale="log" if metric == "length" else "linear"
         )
-    axes[1].set_xlabel("round")
+        ax.set_xlabel("round")
     return figure
 
 

@@ -69,6 +69,7 @@ def draw_on(
     cohort: Sequence[int] | None = None,
     strata: Sequence[int] | None = None,
     points: Mapping[str, np.ndarray] | None = None,
+    cloud: np.ndarray | None = None,
     target: bool = True,
 ) -> Axes:
     """Draw the six clients in the triangle of the classes: a disc of area n_k at each client's class shares.
@@ -77,6 +78,7 @@ def draw_on(
         cohort: the clients that are dark, 0 to 5; all if None.
         strata: of the clients [6], drawn as coloured discs joined by lines within a stratum.
         points: further updates [3], by the name that is written beside them.
+        cloud: many more updates [n, 3], each a small dot.
         target: whether the update of all clients is marked by a cross.
     """
     ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color=plots.GREY, lw=1, zorder=0)
@@ -94,6 +96,9 @@ def draw_on(
         ax.scatter(*at[k], 9 * SIZES[k], color=face, edgecolors=colour, lw=1.2, zorder=2)
         ink = "white" if is_drawn and strata is None else "black"
         ax.text(*at[k], name, ha="center", va="center", fontsize=9, color=ink, zorder=3)
+    if cloud is not None:
+        dots = place(np.asarray(cloud) + 1 / 3)
+        ax.scatter(*dots.T, 14, color=_POINT, alpha=0.7, lw=0, zorder=3)
     marks = {"all clients": TARGET} if target else {}
     for name, update in (marks | dict(points or {})).items():
         x, y = place(np.asarray(update) + 1 / 3)
