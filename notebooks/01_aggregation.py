@@ -574,6 +574,7 @@ expect(
 # %% [markdown]
 # ```{glue:figure} figure_rounds
 # :name: fig-ch1-rounds
+# :figclass: wide
 # :alt: Two panels over rounds, each with the median of five runs and their range. On one, the length of the model on a logarithmic axis: flat and narrow on updates, wandering and ever wider on models. On the other, test accuracy for the same runs.
 #
 # Five seeds of each form: the median run as a line, all runs in the band. On updates the length of the model grows slowly, and in much the same way in all runs. On models the length is

@@ -445,6 +445,7 @@ glue_figure("figure_plane", ch02.draw_planes(shown, counts.argmax(axis=1)))
 # %% [markdown]
 # ```{glue:figure} figure_plane
 # :name: fig-plane
+# :figclass: wide
 # :alt: Two grids of discs, a column for each stratum and a row for each class, the area of a disc the number of clients in the stratum whose largest class it is. From restored gradients most columns have one or two discs; from level values in any order most columns have many.
 #
 # Who is in which stratum: the area of a disc, and the number beside it, count the clients of a stratum whose largest class is that digit. Strata that know the labels have few discs in a column.
@@ -668,6 +669,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # %% [markdown]
 # ```{glue:figure} figure_rounds
 # :name: fig-rounds
+# :figclass: wide
 # :alt: Two panels over w0, a middle round and the last round. In one, label purity of new strata: restored gradients far above both kinds of level values, all nearly flat. In the other, the share of variance left: new and kept strata as written close together, kept strata as coded far above them.
 #
 # First panel: label purity of strata that are made at that moment. Second panel: how much of the gradients' variance lies within strata that are made anew, or kept since
@@ -730,7 +732,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # $m = 10$.
 
 # %% [markdown]
-# ```{exercise-start} Which allocation is best?
+# ```{exercise-start} Which seats are best?
 # :label: ex-exponent
 # ```
 # Level 1, before you scroll on. Allocate the participants in proportion to (a) $N_h$, (b) $N_h S_h$ and (c) $N_h S_h^2$. Write down the order of the three, the smallest $V$

@@ -672,6 +672,7 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 #
 # ```{glue:figure} figure_more_reports
 # :name: fig-ch3-more-reports
+# :figclass: wide
 # :alt: Two panels of the error in per cent of the truth, on logarithmic axes. Over the number of reports: with a cap of 100 or 300 the error levels off, with 601 and 1,000 it keeps falling. Over epsilon: the error falls for 10, 100 and 1,000 reports, each below the one before.
 #
 # What helps. First panel: more reports, but only if the cap lies above the sizes. Second panel: less privacy, that is a larger $\epsilon$. The dotted lines mark an error of 10 %.
@@ -921,6 +922,7 @@ expect("both variances are 0", nothing)
 # %% [markdown]
 # ```{glue:figure} figure_optimal
 # :name: fig-ch3-optimal
+# :figclass: wide
 # :alt: Two scatter plots with a disc for each client, its spread from left to right and the share of its examples that the optimum uses upwards. With weights by size the discs lie on a line that rises with the spread. With equal weights small clients lie far above large ones. A dotted line at ten per cent marks one rate for all.
 #
 # Which share of each client's examples the optimum uses when a tenth of all examples is requested; a disc's area is the client's size. Dotted: one rate for all. With weights by size the share follows the spread. With equal weights
