@@ -84,7 +84,7 @@ for name, a in (("FedAvg", fedavg_6), ("scaled", scaled_6)):
 print("target:                 ", target_6.round(4))
 
 # %% tags=["remove-input"]
-one = 13  # B, D and F
+one = np.flatnonzero(cohorts[:, [1, 3, 5]].all(axis=1))[0]  # B, D and F
 estimates = fedavg_6 @ six.UPDATES
 panels = {
     "a round of B, D and F": {
