@@ -108,9 +108,9 @@ def check_sentences(
     k_means = mnist.gain("fedstas-unbiased", "large")
     second = saved_bytes.check(outcomes, comparison.compare(outcomes, "md"))
     saves = second["a fifth"] and second["at most a tenth"]
-    misses = 2.3 < missing.mean() < 2.8 and np.mean(missing > 0) > 0.95
+    misses = 2.3 < missing.mean() < 2.8
     return [
-        ("nearly every round misses some of the ten digits, two or three on average", misses),
+        ("a round misses two or three of the ten digits on average", misses),
         ("where sizes differ, FedSTaS as written ends", written.high < 0),
         ("With equal sizes the two averages agree, and FedSTaS ends", equal.low > 0),
         ("on MNIST tuning that rate is worth more than any choice of clients", worth > best),

@@ -82,9 +82,9 @@ def draw_on(
         target: whether the update of all clients is marked by a cross.
     """
     ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color=plots.GREY, lw=1, zorder=0)
-    where = {"ha": "center", "fontsize": 9, "color": plots.DARK_GREY}
+    text = {"ha": "center", "fontsize": 9, "color": plots.DARK_GREY}
     for name, corner, up in zip(CLASSES, _CORNERS, (-0.05, -0.05, 0.04), strict=True):
-        ax.text(corner[0], corner[1] + up, name, va="bottom" if up > 0 else "top", **where)
+        ax.text(corner[0], corner[1] + up, name, va="bottom" if up > 0 else "top", **text)
     at = place(SHARES)
     if strata is not None:
         for j, k in np.argwhere(np.triu(np.equal.outer(strata, strata), 1)):
@@ -99,13 +99,15 @@ def draw_on(
     if cloud is not None:
         dots = place(np.asarray(cloud) + 1 / 3)
         ax.scatter(*dots.T, 14, color=_POINT, alpha=0.7, lw=0, zorder=3)
+    places = [(0.3, 0.44), (0.66, 0.07), (0.66, -0.05)]  # of the names, clear of the discs
     marks = {"all clients": TARGET} if target else {}
-    for name, update in (marks | dict(points or {})).items():
-        x, y = place(np.asarray(update) + 1 / 3)
-        marker = "+" if name == "all clients" else "x"
-        colour = plots.BLACK if name == "all clients" else _POINT
-        ax.plot(x, y, marker, color=colour, ms=10, mew=2.2, zorder=4)
-        plots.annotate(ax, x, y, name, colour, 0, 8, ha="center", va="bottom", zorder=5)
+    for (name, update), at_name in zip((marks | dict(points or {})).items(), places, strict=False):
+        where = place(np.asarray(update) + 1 / 3)
+        is_target = name == "all clients"
+        colour = plots.BLACK if is_target else _POINT
+        ax.plot(*where, "+" if is_target else "x", color=colour, ms=10, mew=2.2, zorder=4)
+        line = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkB": 4}
+        ax.annotate(name, where, at_name, color=colour, fontsize=9, arrowprops=line, zorder=5)
     ax.set(xlim=(-0.12, 1.12), ylim=(-0.16, 1.0), aspect="equal")
     ax.axis("off")
     return ax
