@@ -699,6 +699,12 @@ CASES = {
     },
     "experiments_clustered.on_prox": ON_CIFAR
     | {"differs, as md with prox": lower_loss(0.2, by_value={("prox", 0.1): lower_loss(0)})},
+    "experiments_sentences.code_of_2025": {
+        "differs": patch_function(
+            sentences, "steps_of_text_and_code", [("weights", "1/m", "N_h/m_h")]
+        ),
+        "agrees": patch_function(sentences, "steps_of_text_and_code", [("weights", "1/m", "1/m")]),
+    },
     "experiments_fedsampling.text_cnn": worlds_of_private_fedsampling(
         {"centralised": 9, "fedyogi": 9}
     ),  # neither decides
@@ -739,7 +745,7 @@ CASES = {
 # Counted or calculated, without chance, or from other verdicts: there is nothing undecided.
 EXACT_MODULES = {
     "sentences": "promised_guarantees data_sets baseline_twice own_bars_mnist own_bars_skewed own_bars_hundred "
-    "cifar100_counts",
+    "cifar100_counts code_of_2025",
     "figures": "equal_portions mnist_counts",
     "clustered": "same_messages",
 }
@@ -748,7 +754,6 @@ EXACT = {
 }
 # Nothing that could decide them is recorded, on their own data or on a substitute.
 WITHOUT_RUNS = {
-    "experiments_sentences.code_of_2025",
     "experiments_fedsampling.femnist_network",
     "experiments_clustered.captions_or_command_files",
 }

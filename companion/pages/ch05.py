@@ -24,6 +24,7 @@ PAPER_NAMES = {"fedsts": "FedSTS", "fedstas": "FedSTaS", "fedstas-dp": "FedSTaS,
 METHOD_NAMES = {
     **{m: f"{name}, as written" for m, name in PAPER_NAMES.items()},
     **{f"{m}-authors-dec": f"{name}, as coded" for m, name in PAPER_NAMES.items()},
+    **{f"{m}-authors-2025": f"{name}, as coded in 2025" for m, name in PAPER_NAMES.items()},
     "fedstas-unbiased": "FedSTaS, corrected",
     "fedstas-unbiased-dp": "corrected, private",
     "fedstas-least-variance": "least variance",
@@ -57,6 +58,7 @@ SWEEP_DESCRIPTIONS = {
     "optimal-data": "FedSTaS with examples allocated optimally, MNIST 0.01, both partitions",
     "cifar100-equal-rates": "one seed, to choose rates on CIFAR-100 0.1, equal sizes",
     "cifar100-equal": "CIFAR-100 0.1, equal sizes, at these rates",
+    "authors-2025": "the authors' code of 2025 beside the text, frozen features of CIFAR-10",
 }
 
 
@@ -511,6 +513,43 @@ def tabulate_other_settings(
             }
         )
     return pd.DataFrame(rows)
+
+
+PLACES_OF_2025 = {  # the settings of the authors' code of 2025, by title
+    "0.01": ("dirichlet", 0.01),
+    "0.1": ("dirichlet", 0.1),
+    "IID": ("iid", None),
+}
+
+
+def split_code_of_2025(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Split the runs of the sweep `authors-2025` by setting: titles as in `PLACES_OF_2025`."""
+    parts = {}
+    for title, (kind, concentration) in PLACES_OF_2025.items():
+        part = frame[frame["partition"] == kind]
+        parts[title] = (
+            part if concentration is None else part[part["concentration"] == concentration]
+        )
+    return parts
+
+
+def tabulate_code_of_2025(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the sweep `authors-2025`: final accuracy, and the difference to FedSTaS as written, in each setting.
+
+    `comparison` is that of `tables.compare_methods` with FedSTaS as the baseline.
+    """
+    rows: dict[str, dict[str, str]] = {}
+    for (title, method), part in comparison.groupby(["place", "method"], sort=False):
+        found = part.iloc[0]
+        row = rows.setdefault(METHOD_NAMES[method], {"method": METHOD_NAMES[method]})
+        row[f"{title} (%)"] = statistics.format_plus_minus(
+            found["mean"], found["mean_low"], found["mean_high"]
+        )
+        if method != "fedstas":
+            row[f"{title}, against as written"] = statistics.format_plus_minus(
+                found["difference"], found["low"], found["high"], "+.1f"
+            )
+    return pd.DataFrame(list(rows.values())).fillna("")
 
 
 def draw_cifar100(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figure:
