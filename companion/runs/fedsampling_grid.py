@@ -36,7 +36,8 @@ HIDDEN |= {
     "newsgroups": {"epsilon": 3.0, "size_cap": 50},  # an author has 10 to 73 posts
 }
 # Rates on posts, the best of `fedsampling-text-rates`; titles have those of `topics`, with the same network.
-POSTS_LR, POSTS_SERVER = 0.5, dict.fromkeys(FEDOPT, 0.03)
+TRIED_POSTS_RATES = (0.01, 0.03, 0.1, 0.3)
+POSTS_LR, POSTS_SERVER = 0.1, {"fedadam": 0.03, "fedyogi": 0.03, "fedadagrad": 0.3}
 # Labels of methods in results: FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
 PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
 
@@ -200,7 +201,7 @@ def text_rates(profile: str) -> list[Run]:
     """Return the runs by which rates on posts are chosen, as `rates` does, with a seed that `real_text` has not."""
     if profile == "quick":
         return [_on_mnist(profile, "fedavg", 0, overrides={"lr": lr}) for lr in TRIED_RATES]
-    runs = [_on_posts("fedavg", 5, {"lr": lr}) for lr in TRIED_RATES]
+    runs = [_on_posts("fedavg", 5, {"lr": lr}) for lr in TRIED_POSTS_RATES]
     for (m, kind), rate in product(FEDOPT.items(), TRIED_SERVER_RATES):
         runs.append(_on_posts(m, 5, {"weights": "plain", "server": Adaptive(kind, rate)}))
     return runs
