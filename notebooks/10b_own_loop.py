@@ -35,8 +35,9 @@
 # Two functions are yours. `gradient` returns the gradient of a client's mean loss at the current model. `train` returns an *update*, which is the
 # client's trained model minus the model that it started from. A client's number is its place in `sizes`.
 #
-# `pip install` of the package's wheel is enough: numpy, scipy and scikit-learn are needed, PyTorch only if your model needs it. This page runs that loop, stops and
-# resumes it, and shows what to do when clients are silent, come or go. Then it shows the loop in torch, with regression, in a Flower app, and with a design of your own.
+# To install the package alone, clone the repository and call `pip install .` in the clone; your loop may then stand in any folder. `Cohorts` itself needs numpy, scipy and
+# scikit-learn. This page runs that loop, stops and resumes it, and shows what to do when clients are silent, come or go. Then it shows the loop in torch, with
+# regression, in a Flower app, and with a design of your own.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
