@@ -14,7 +14,7 @@
 # # Neighbours: clustered sampling
 #
 # ```{at-a-glance}
-# :needs: expectations and variances; {doc}`02_stratification` helps, but is not required
+# :needs: expectations and variances; the page on strata helps, but is not required
 # ```
 #
 # In MD sampling, $m$ draws with the same probabilities choose the participants of a round, so the same client, or two similar clients, may be chosen twice. Can each of the $m$ draws have probabilities of its own,

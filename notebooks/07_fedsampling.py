@@ -14,7 +14,7 @@
 # # Neighbours: FedSampling
 #
 # ```{at-a-glance}
-# :needs: weights on updates ({doc}`01_aggregation`), private sizes ({doc}`03_data_sampling`)
+# :needs: weights on updates and private sizes, as the pages on weights and on data sampling explain them
 # ```
 #
 # Instead of choosing clients, could the server choose *examples*, uniformly from the data of everybody? FedSampling {cite:p}`qi2023fedsampling` does so, and FedSTaS takes its data sampling and its private sizes from there. But FedSTaS

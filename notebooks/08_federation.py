@@ -14,7 +14,7 @@
 # # From the page to a federation
 #
 # ```{at-a-glance}
-# :needs: weights on updates ({doc}`01_aggregation`), private sizes ({doc}`03_data_sampling`)
+# :needs: weights on updates and private sizes, as the pages on weights and on data sampling explain them
 # ```
 #
 # You have real clients, on machines that you do not control. Can you still choose them by the designs of this book? You can: with Flower, all but ten methods run unchanged on
@@ -187,7 +187,7 @@ expect("nothing that grows with the model", max(high / low) < 1.5, **(high / low
 # ```{glue:figure} ch8_figure_wire
 # :name: fig-ch8-wire
 # :figclass: wide
-# :alt: Two panels of horizontal bars, digits on the left and MNIST on the right: the bytes that passed between five SuperNodes and the SuperLink in ten rounds, split into models and gradients, messages, the app and everything else, divided by the bytes that the simulation accounts. A black line at one is named account. With the small model of the digits the bars reach up to almost four, with that of MNIST they end close to one.
+# :alt: Two panels of horizontal bars, digits on the left and MNIST on the right: the bytes that passed between five SuperNodes and the SuperLink in ten rounds, split into models and gradients, messages, the app and everything else, divided by the bytes that the simulation accounts. A black line marks one, the account. With the small model of the digits the bars reach up to almost four, with that of MNIST they end close to one.
 #
 # Bytes between five SuperNodes and the SuperLink in ten rounds, per byte that the simulation accounts. The requests that carry models and gradients are counted
 # with their headers.

@@ -14,7 +14,7 @@
 # # A better design: proofs and further theorems
 #
 # ```{at-a-glance}
-# :needs: {doc}`09_what_we_would_write`, whose statements are proved here
+# :needs: the page "A better design", whose statements are proved here
 # ```
 #
 # This appendix proves what {doc}`A better design <09_what_we_would_write>` states of least-variance strata, and says where the statements end. Each statement is followed by its

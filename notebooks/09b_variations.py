@@ -14,7 +14,7 @@
 # # A better design: when the assumptions fail, and all settings
 #
 # ```{at-a-glance}
-# :needs: {doc}`09_what_we_would_write`
+# :needs: the page "A better design"
 # ```
 #
 # The main page, {doc}`A better design <09_what_we_would_write>`, assumes that the server cuts the true updates, that training is not noisy and that every client answers. This appendix says what

@@ -14,7 +14,7 @@
 # # A better design: the paper's lemmas, corrected
 #
 # ```{at-a-glance}
-# :needs: {doc}`09_what_we_would_write`; the paper's own statements are judged in {doc}`04_theory`
+# :needs: the page "A better design"; the paper's own statements are judged on the page "Does the theory hold?"
 # ```
 #
 # This appendix keeps FedSTaS as it is, several draws a stratum and private sizes included, and states what is true of it once the weights are right. Each statement stands in the

@@ -14,7 +14,7 @@
 # # The first comparison: last models of small networks
 #
 # ```{at-a-glance}
-# :needs: what a design is ({doc}`01_aggregation`), and the names of the methods ({doc}`02_stratification`, {doc}`06_clustered_sampling`, {doc}`09_what_we_would_write`)
+# :needs: what a design is, and the names of the methods from the pages on weights, strata, clustered sampling and a better design
 # ```
 #
 # This appendix is our first comparison: many designs on small networks, judged by the *last* model of a run. It stays as it was recorded. If

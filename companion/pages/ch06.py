@@ -196,7 +196,7 @@ def draw_panels(runs: SchemeRuns, under_md: float, classes: int, name: str = "di
         "MD, exact",
         plots.BLACK,
         0,
-        -7,
+        -22,
         xycoords=axes[0].get_yaxis_transform(),
     )
     axes[0].set_ylim(top=classes + 0.3)

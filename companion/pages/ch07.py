@@ -149,7 +149,7 @@ def draw_differences(accuracies: Mapping[str, pd.DataFrame], other: str = "fedav
     """
     figure, axes = plt.subplots(1, len(accuracies), figsize=(plots.WIDE, 2.9), sharey=True)
     for ax, (metric, runs) in zip(np.atleast_1d(axes), accuracies.items(), strict=True):
-        settings = runs.groupby(level=0, sort=False)
+        settings = runs.groupby(level=0)
         series = {}
         for arm in (arm for arm in ARMS if arm in runs and arm != other):
             rows = [statistics.mean_interval((x[arm] - x[other]).dropna()) for _, x in settings]

@@ -31,14 +31,11 @@ def draw_bytes(traffic: pd.DataFrame) -> Figure:
         f"{task}: {rows['parameters'].iloc[0]:,} parameters": rows[list(PARTS)]
         for task, rows in shares.groupby("task", sort=False)
     }
-    xlabel = "bytes on the wire per byte accounted"
+    xlabel = "bytes on the wire (line: 1 = the account)"
     options = {"height": 2.7, "sharex": False, "xlabel": xlabel, "stacked": True, "columns": 2}
     figure = plots.panels(plots.bars, by_task, PARTS, **options)
     for ax in figure.axes:
         ax.axvline(1, color=plots.BLACK, lw=1.5)
-        edge = {"xycoords": ax.get_xaxis_transform(), "va": "bottom", "ha": "right"}
-        plots.annotate(ax, 1, 0.01, "account", plots.BLACK, -4, **edge)
-    figure.axes[1].tick_params(labelleft=False)
     plots.legend(figure, PARTS, columns=4)
     return figure
 

@@ -270,17 +270,8 @@ def draw_gains() -> Figure:
         ax.set(xlabel=title, xlim=(-0.4, len(settings) - 0.6))
         ax.grid(axis="x", visible=False)
     axes[0].set_ylabel("loss below MD's (nats)")
-    plots.annotate(
-        axes[2],
-        1,
-        0,
-        "MD = 0",
-        plots.BLACK,
-        -2,
-        7,
-        ha="right",
-        xycoords=axes[2].get_yaxis_transform(),
-    )
+    place = {"xycoords": axes[0].get_yaxis_transform()}
+    plots.annotate(axes[0], 0.04, 0, "MD = 0", plots.BLACK, 0, -8, **place)
     return figure
 
 

@@ -194,7 +194,7 @@ class Panel(NamedTuple):
 
 
 def _arm_style(arm: str) -> plots.Style:
-    style = plots.Style(plots.PURPLE, "--") if arm == PRIVATE else plots.method_style(arm)
+    style = plots.Style(plots.BROWN, "--") if arm == PRIVATE else plots.method_style(arm)
     return style._replace(marker="o")
 
 
