@@ -11,15 +11,15 @@
 # ---
 
 # %% [markdown]
-# # 4a. Unbiasedness: is the cohort's mean right?
+# # Is the cohort's mean right?
 #
 # ```{at-a-glance}
-# :needs: expectation and covariance; chapter 1 helps
+# :needs: expectation and covariance; the page on what a round estimates helps
 # ```
 #
-# At the end you will know
+# It is not: FedSTaS's cohort aims beside the model that it should estimate, and this page shows by how much and how to repair it. At the end you will know
 # - whether the cohort that FedSTaS draws has the right mean, and by how much it misses;
-# - three estimators that are exactly unbiased with the same $p_k$, and what they divide by;
+# - three estimators that are exactly unbiased with the same $p_k$, and what each of them divides by;
 # - for which draws the weights of eq. 2.4 are right.
 
 # %% tags=["parameters", "hide-input"]
@@ -55,12 +55,13 @@ plots.set_page_style()
 # %% [markdown]
 # ## Is the mean of a cohort unbiased?
 #
-# ```{margin} The paper says: journal, Sec. 6.1
+# It is not unbiased. FedSTaS draws a client the more often the longer its gradient is {cite:p}`slessor2025fedstas`, and then it takes a plain mean of what comes
+# back. So a client that the draw favours is favoured by the mean as well. Two clients are enough to show it.
+#
+# ```{admonition} The paper says: journal, Sec. 6.1
+# :class: as-written
 # The expected model of a cohort is the model of all clients.
 # ```
-#
-# No. The longer a client's gradient, the more often FedSTaS draws it {cite:p}`slessor2025fedstas`. Then it takes a plain mean of what comes
-# back. So whoever is favoured by the draw is favoured by the mean. Two clients are enough to show it.
 #
 # ```{admonition} As written: journal, Lemma 1
 # :class: as-written
@@ -75,7 +76,7 @@ plots.set_page_style()
 # weights proportional to $N_h/m_h$. (In January 2025 both use $1/m$.)
 # ```
 #
-# In one stratum of a few clients all cohorts can be listed, each with its probability. Nothing has to be simulated:
+# In one stratum of a few clients we can list all cohorts, each with its probability, so nothing has to be simulated:
 
 
 # %%
@@ -102,8 +103,8 @@ def moments(estimate, norms, m, distinct):
 
 
 # %% [markdown]
-# The smallest case: updates 0 and 1, norms 1 and 2, one draw. And a case where it matters whether a client can be drawn twice: updates 1, 2
-# and 6, norms 1, 2 and 3, two draws.
+# We look at two cases. The smallest one has the updates 0 and 1, the norms 1 and 2, and one draw. In the other one it matters whether a client can be drawn twice: the updates are 1, 2
+# and 6, the norms 1, 2 and 3, and there are two draws.
 
 
 # %%
@@ -124,11 +125,11 @@ def plain(cohort):
 
 
 again, once = (moments(plain, norms, m, distinct) for distinct in (False, True))
+
+# %% tags=["remove-input"]
 assert two == theory.design_moments("plain-successive", [0, 1], [1, 2], 1)
 assert again == theory.design_moments("plain-wr", d, norms, m)
 assert once == theory.design_moments("plain-successive", d, norms, m)
-
-# %% tags=["remove-input"]
 decided = unbiasedness.lemma_1()
 glue_values("ch4a", ours_lemma_1=decided.ours, two=two[0], plain=again[0], successive=once[0])
 expect("the draw expects", two[0] == Q(2, 3), two=two[0])
@@ -138,14 +139,14 @@ expect("The smallest counterexample has two clients", decided.verdict == "fails"
 
 # %% [markdown]
 # In the smallest case the mean of both clients is 1/2, and the draw expects {glue:text}`ch4a_two`. Among the three clients the third has the
-# largest norm *and* the largest update. So the plain mean aims too high. It expects {glue:text}`ch4a_plain` with replacement and
-# {glue:text}`ch4a_successive` for distinct clients, where 3 is true.
+# largest norm *and* the largest update, so the plain mean aims too high: it expects {glue:text}`ch4a_plain` with replacement and
+# {glue:text}`ch4a_successive` for distinct clients, although 3 is right.
 #
-# The lemma speaks of models, and we of updates. For a plain mean that is the same: its weights sum to one, so it carries $\boldsymbol w_t$
-# along. Read 0 and 1 as two *models*, trained from $w_t = -1$. Their updates are 1 and 2, as long as the norms say. The draw then
-# expects the update 5/3, where 3/2 is right. Both are off by 1/6.
+# The lemma speaks of models, whereas we speak of updates. For a plain mean this makes no difference, because its weights sum to one and so carry $\boldsymbol w_t$
+# along. To see it, read 0 and 1 as two *models*, both trained from $w_t = -1$. Their updates are 1 and 2, which are also the norms. The draw then
+# expects the update 5/3, although 3/2 is right. Both are off by 1/6.
 #
-# What happens here happens in every design:
+# The same happens in every design that takes a plain mean:
 #
 # ```{prf:lemma} Bias of a plain mean
 # :label: lem-plain-mean
@@ -165,28 +166,28 @@ expect("The smallest counterexample has two clients", decided.verdict == "fails"
 # $m_h/N_h$. Subtract $\frac1{N_h}\sum_k \boldsymbol d_k = \frac1{m_h}\sum_k \frac{m_h}{N_h}\boldsymbol d_k$.
 # ```
 #
-# No luck enters here. The bias depends on the design and on the updates, so rounds do not average it out.
+# Luck plays no part in this. The bias depends on the design and on the updates alone, so rounds do not average it out.
 #
-# Where, then, is the mistake in the paper's proof? There is no proof to look at. The journal says that FedSTaS takes over the client sampling of
+# Where, then, is the mistake in the paper's proof? The paper prints no proof that one could check. The journal says that FedSTaS takes over the client sampling of
 # FedSTS, and so "preserves unbiased client selection". The preprint calls the lemma "an immediate consequence of the same result in FedSTS",
-# which was not available to us. But every proof must cross this line, in each stratum:
+# and that paper was not available to us. But every proof must pass through this line, in each stratum:
 #
 # $$\mathbb E\Big[\frac1{m_h}\sum_{k\in S_t \cap \mathcal C_h} \boldsymbol w^k_{t+1}\Big] = \frac1{m_h}\sum_{k\in\mathcal C_h} \nu_k\, \boldsymbol w^k_{t+1}
 # \overset{?}{=} \frac1{N_h}\sum_{k\in\mathcal C_h} \boldsymbol w^k_{t+1}.$$
 #
-# The first step is always right. The second holds for all models only if $\nu_k = m_h/N_h$: within a stratum every client must be expected
-# equally often. That is true of stratified sampling as in a textbook. Section 3.2 of this paper gives it up, and Algorithm 3 keeps the plain mean.
+# The first step is always right. The second step holds for all models only if $\nu_k = m_h/N_h$, that is, if within a stratum every client is expected
+# equally often. Stratified sampling as textbooks describe it has this property. Section 3.2 of the paper gives it up by drawing clients by their norms, but Algorithm 3 keeps the plain mean.
 #
-# For distinct clients $\nu_k$ is the {term}`inclusion probability` $\pi_k$. Drawn one after another, clients have one that is not $m\,p_k$; designs
-# with $\pi_k = m\,p_k$ exist, and leave the bias of draws with replacement. Section 3.2 of the paper calls the
-# probability of selecting a client proportional to its norm. That holds on a condition: for one draw, or for the expected *number* of draws with
-# replacement. [Chapter 2](02_stratification.ipynb) shows by how much the two differ.
+# For distinct clients $\nu_k$ is the {term}`inclusion probability` $\pi_k$. If clients are drawn one after another, their inclusion probability is not $m\,p_k$. Designs
+# with $\pi_k = m\,p_k$ exist, but they have the same bias as draws with replacement. Section 3.2 of the paper calls the
+# probability of selecting a client proportional to its norm. This holds on a condition: for a single draw, or for the expected *number* of draws with
+# replacement. {doc}`The page on strata <02_stratification>` shows by how much the two differ.
 #
 # ```{admonition} Verdict on Lemma 1: fails
 # :class: verdict
-# The smallest counterexample has two clients and one draw. Equal norms within each stratum would restore the lemma. But then
-# importance by norm, Section 3.2, has nothing to do. The corrected statement is {prf:ref}`wwi-lem-unbiased` of
-# [chapter 9](09_what_we_would_write.ipynb), with its proof. {doc}`/theorems` lists both, {doc}`/ledger` has the claim.
+# The smallest counterexample has two clients and one draw. Equal norms within each stratum would restore the lemma, but then
+# the importance sampling by norm of Section 3.2 would have nothing to do. The corrected statement is {prf:ref}`wwi-lem-unbiased` on
+# {doc}`the page on a better design <09_what_we_would_write>`, with its proof. {doc}`/theorems` lists both, and {doc}`/ledger` has the claim.
 # ```
 #
 # ````{dropdown} The function that decides Lemma 1
@@ -198,8 +199,8 @@ expect("The smallest counterexample has two clients", decided.verdict == "fails"
 #
 # ## Which estimators are unbiased?
 #
-# Those that divide by what was favoured. Three of them work with the paper's own $p$. If a client may be drawn twice, divide by $p_k$. If
-# all are distinct, divide by $\pi_k$:
+# An estimator is unbiased if it divides each update by how much the draw favoured its client. Three such estimators work with the paper's own $p$. If a client may be drawn twice, divide by $p_k$. If
+# all clients are distinct, divide by $\pi_k$:
 
 # %%
 p = [Q(g, sum(norms)) for g in norms]  # of one draw
@@ -230,9 +231,9 @@ wrong = moments(hansen_hurwitz, norms, m, distinct=True)[0]
 
 kinds = "plain-wr", "hansen-hurwitz", "plain-successive", "horvitz-thompson"
 theirs = [theory.design_moments(kind, d, norms, m) for kind in kinds]
-assert [*moments_by_design.values()] == [*theirs, des_raj]
 
 # %% tags=["remove-input"]
+assert [*moments_by_design.values()] == [*theirs, des_raj]
 glue_values("ch4a", naive=wrong)
 means = [mean for mean, _ in moments_by_design.values()]
 expect("All but the plain means hit it", [x == 3 for x in means] == [0, 1, 0, 1, 1])
@@ -243,13 +244,13 @@ expect("one bias for another", wrong not in (3, again[0], once[0]), mean=wrong)
 table(ch04a.tabulate_moments(moments_by_design))
 
 # %% [markdown]
-# The target is 3. All but the plain means hit it exactly, each with less variance than the plain mean of the same draws. Compare like with like:
-# two distinct clients always show two of the three, two draws with replacement may show one client twice. So the lower half of the table
+# The target is 3. All but the plain means hit it exactly, and each with less variance than the plain mean of the same draws. The comparison is fair only between equal kinds of draws,
+# because two distinct clients always show two of the three updates, whereas two draws with replacement may show one client twice. This is why the lower half of the table
 # starts with less variance.
 #
-# Each estimator needs something. Hansen and Hurwitz {cite:p}`hansen1943theory` need draws with replacement. Horvitz and Thompson
-# {cite:p}`horvitz1952generalization` need the true $\pi_k$. The third, due to Des Raj (1956), needs the order of the draws. Hansen and Hurwitz'
-# weights on distinct clients, drawn one after another, exchange one bias for another: the mean is then {glue:text}`ch4a_naive`.
+# Each estimator has a requirement. Hansen and Hurwitz {cite:p}`hansen1943theory` need draws with replacement. Horvitz and Thompson
+# {cite:p}`horvitz1952generalization` need the true $\pi_k$. The third estimator, due to Des Raj (1956), needs the order of the draws. Mixing them does not work: Hansen and Hurwitz'
+# weights on distinct clients, drawn one after another, exchange one bias for another, and the mean is then {glue:text}`ch4a_naive`.
 #
 # ```{prf:lemma} Hansen and Hurwitz on updates
 # :label: lem-hansen-hurwitz
@@ -293,13 +294,13 @@ table(ch04a.tabulate_moments(moments_by_design))
 # $$\boldsymbol w_{t+1} = \boldsymbol w_t + \sum_h \frac{1}{m_h}\sum_{i=1}^{m_h} \frac{\omega_{k_i}}{p_{k_i}}
 # (\boldsymbol w^{k_i}_{t+1} - \boldsymbol w_t),$$
 #
-# draws with replacement, $m_h \ge 1$, $p_k > 0$: the norms still choose, and their effect is divided out. How a client trains must not depend on
-# who else is drawn; the rate $n^*/\tilde n$ breaks that (Lemma 9.1).
+# with draws with replacement, $m_h \ge 1$ and $p_k > 0$. The norms still decide who is drawn, but their effect on the mean is divided out. How a client trains must not depend on
+# who else is drawn; the rate $n^*/\tilde n$ breaks this rule ({prf:ref}`wwi-lem-unbiased`).
 # ```
 #
-# Strata change nothing about this. The last line of Algorithm 3 can be computed in full for two of them. The second has the updates −1, 2, 0,
-# 5 and the norms 5, 3, 2, 10, and both have two draws. The target is {glue:text}`ch4a_strata_target`. The preprint's Lemma 2.1 is about this
-# line, and fails like Lemma 1.
+# Strata change nothing about this. For two strata the last line of Algorithm 3 can be computed in full. To the stratum of three clients above we add a second one with the updates −1, 2, 0,
+# 5 and the norms 5, 3, 2, 10, and each stratum has two draws. The target is {glue:text}`ch4a_strata_target`. The preprint's Lemma 2.1 is about this
+# line, and it fails like Lemma 1.
 
 # %% tags=["remove-input"]
 decided = unbiasedness.algorithm()
@@ -310,8 +311,8 @@ table(decided.table.drop(columns=["bias", "target"]))
 # %% [markdown]
 # ## Does it matter on a real federation?
 #
-# Not in one cohort, but in the mean of many. We train a model on the task {glue:text}`ch4a_task` for {glue:text}`ch4a_rounds` rounds and stop. All
-# {glue:text}`ch4a_N` clients with data compute one gradient step from there. The mean of their updates is the **full update**: what Algorithm 3
+# The bias does not matter in one cohort, but it matters in the mean of many. To measure it, we train a model on the task {glue:text}`ch4a_task` for {glue:text}`ch4a_rounds` rounds and stop. From there all
+# {glue:text}`ch4a_N` clients with data compute one gradient step. The mean of their updates is the **full update**, which is what Algorithm 3
 # computes when everybody takes part.
 
 # %%
@@ -334,8 +335,8 @@ N, m = len(updates), min(s.clients_per_round, len(updates))
 equal = np.full(N, 1 / N)  # equal weights for all clients
 
 # %% [markdown]
-# Now {glue:text}`ch4a_R` cohorts of {glue:text}`ch4a_m`, drawn at this one model by the package's own designs. What matters of a cohort is the weight
-# that each client gets in it. Of the authors' code one thing is imitated: the weight $1/m$ of its later version, on the same cohorts.
+# Next we draw {glue:text}`ch4a_R` cohorts of {glue:text}`ch4a_m` clients at this one model, with the package's own designs. For the mean of a cohort only the weight
+# matters that each client gets in it. We imitate the authors' code in one respect: the weight $1/m$ of its later version, on the same cohorts.
 
 # %%
 server = simulation.Server(data, module, s.seed)
@@ -356,7 +357,7 @@ for name, design in designs.items():
 weights["as coded"] = (weights["as written"] > 0) / m
 
 # %% [markdown]
-# Expectations need no simulation. A client's expected weight follows from its inclusion probability, and that is an integral over arrival times:
+# The expectations need no simulation. A client's expected weight follows from its inclusion probability, which is an integral over arrival times:
 
 # %%
 # as the designs receive them
@@ -375,6 +376,8 @@ expected = {
     "Horvitz–Thompson": equal,
 }
 exact = [float(x) for x in pi]
+
+# %% tags=["remove-input"]
 np.testing.assert_allclose(theory.successive_inclusion(norms, 2), exact)
 
 # %%
@@ -411,7 +414,7 @@ expect("The cohorts agree with the exact expectations", max(off.values()) < 3, *
 expect("some dozens of cohorts", 30 <= cohorts_until["as written"] < 110, **cohorts_until)
 expect("after a handful", 2 <= cohorts_until["as coded"] < 9, **cohorts_until)
 one = {k: np.hypot(bias[k], noise[k]) for k in expected}
-expect("All designs err about alike", max(one.values()) < 1.25 * min(one.values()), **one)
+expect("all designs err about alike", max(one.values()) < 1.25 * min(one.values()), **one)
 expect("by more than its whole length", one["as written"] > 1.05, error=one["as written"])
 table(ch04a.tabulate_errors(errors_by_target))
 
@@ -420,28 +423,29 @@ table(ch04a.tabulate_errors(errors_by_target))
 # :name: fig-theory-bias
 # :alt: Error of the mean against the number of cohorts averaged, both axes logarithmic. Four lines start together. The two corrected ones fall all the way; the lines as written and as coded bend and stay at their biases, as coded far higher.
 #
-# Averaging cohorts at one model. The corrected designs (green) keep falling. The others stop at their bias (dotted).
+# The error of the mean of many cohorts at one model. The corrected designs (green) keep falling, while the others stop at their bias (dotted).
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# All designs err about alike, and as written a cohort misses the full update by more than its whole length:
-# {glue:text}`ch4a_error:.0f` %. The bias as written is {glue:text}`ch4a_written:.0f` % of that length, and {glue:text}`ch4a_coded:.0f` % with $1/m$.
-# So one round hides it. (Compare scatter as written with Horvitz–Thompson: both draw distinct clients. Hansen–Hurwitz may draw one twice.)
-# But scatter averages out, and bias does not. As written the scatter is down to the bias after some dozens of cohorts, and
-# with the weight $1/m$ after a handful. The corrected designs have no bias. The biases are exact. The cohorts agree with the exact expectations
-# within their own chance.
+# In a single cohort all designs err about alike: as written a cohort misses the full update by more than its whole length,
+# {glue:text}`ch4a_error:.0f` %. The bias as written is {glue:text}`ch4a_written:.0f` % of that length, and {glue:text}`ch4a_coded:.0f` % with the weight $1/m$, so one round hides the bias behind its scatter.
+# (The scatter as written should be compared with that of Horvitz–Thompson, because both draw distinct clients; Hansen–Hurwitz may draw a client twice.)
 #
-# Try it on six clients:
+# But scatter averages out over cohorts, and bias does not. As written the scatter has shrunk to the size of the bias after some dozens of cohorts, and
+# with the weight $1/m$ after a handful. The corrected designs have no bias. The biases in the table are exact. The cohorts agree with the exact expectations
+# within their standard error.
+#
+# Try it yourself on {ref}`the six clients <six-clients>` of this book's examples:
 #
 # ```{explorer} bias
 # ```
 #
 # ## Which weights is it about?
 #
-# Equal ones, though the paper states others. By eq. 2.1 a client counts by its data, $\omega_k = n_k/n$. By the last line of Algorithm 3
-# every client counts $1/N$. No estimator can hit both targets, and [chapter 1](01_aggregation.ipynb) told them apart.
+# Lemma 1 weights clients equally, although eq. 2.1 weights them by their data, $\omega_k = n_k/n$: by the last line of Algorithm 3
+# every client counts $1/N$. No estimator can hit both targets. {doc}`The page on what a round estimates <01_aggregation>` keeps the two apart.
 #
 # ```{admonition} As written: journal, eq. 2.1 and Algorithm 3
 # :class: as-written
@@ -449,7 +453,7 @@ table(ch04a.tabulate_errors(errors_by_target))
 # $\boldsymbol w_{t+1} = \frac1N\sum_h N_h \frac1{m_h}\sum_k \boldsymbol w^k_{t+1}$ (the preprint's eq. 6).
 # ```
 #
-# Take clients of sizes 1, 1 and 8, and models 0, 0 and 1, and let everybody take part (the preprint's eq. 3):
+# The two targets can be far apart. Take clients of sizes 1, 1 and 8, with the models 0, 0 and 1, and let everybody take part (the preprint's eq. 3):
 
 # %% tags=["remove-input"]
 decided = {name: getattr(unbiasedness, name)() for name in ("weights", "cohort_weights")}
@@ -464,12 +468,12 @@ expect(
 table(decided["weights"].table)
 
 # %% [markdown]
-# Both are legitimate objectives. {prf:ref}`lem-hansen-hurwitz` serves either, since it holds for any $\omega_k$. On the federation above the
-# designs aim at equal clients. All four designs miss the other target, the full update by data. The design as written misses it by
-# {glue:text}`ch4a_size:.0f` % of its length (the table's last columns).
+# Both are legitimate objectives, and {prf:ref}`lem-hansen-hurwitz` serves either, because it holds for any $\omega_k$. On the federation above the
+# designs aim at equal clients. All four designs miss the other target, which is the full update weighted by data. The design as written misses it by
+# {glue:text}`ch4a_size:.0f` % of its length (the last columns of the table there).
 #
-# The preprint says that FedAvg "introduces bias into the global model", not by what. Its weights, $n_k$ over the cohort, do, wherever sizes differ: FedAvg's are biased
-# for eq. 2.1. Draw two of the clients 1, 2 and 6 uniformly, with sizes 1, 1 and 8. The mean is {glue:text}`ch4a_ours_cohort_weights`.
+# The preprint says that FedAvg "introduces bias into the global model", but not by what. The reason is its weights, which are $n_k$ over the cohort's total: wherever sizes differ, FedAvg's are biased
+# for eq. 2.1. For example, draw two of the clients with the updates 1, 2 and 6 uniformly, and let their sizes be 1, 1 and 8. The mean is then {glue:text}`ch4a_ours_cohort_weights`.
 #
 # ```{admonition} Verdict on the weights of eq. 2.1: holds, on a condition
 # :class: verdict
@@ -478,25 +482,25 @@ table(decided["weights"].table)
 #
 # ## What if a stratum has no seat?
 #
-# Then Algorithm 3 divides by zero. Take the strata {4, 4} and {9, 11} and two draws. The first stratum has no spread, so eq. 3.5
-# gives both seats to the second. Whatever is done about the first, only a seat for it hits the target:
+# A stratum that is allocated no draw makes Algorithm 3 divide by zero. Take the strata {4, 4} and {9, 11} and two draws. The first stratum has no spread, so eq. 3.5
+# gives both draws to the second. Whatever is done about the first stratum, only a draw for it hits the target:
 
 # %% tags=["remove-input"]
 decided = unbiasedness.empty_stratum()
-expect("gives both seats to the second", decided.ours == "0, 2", seats=decided.ours)
-expect("a seat for each stratum", decided.verdict == "fails")
+expect("gives both draws to the second", decided.ours == "0, 2", seats=decided.ours)
+expect("a draw for each stratum", decided.verdict == "fails")
 table(decided.table)
 
 # %% [markdown]
 # ```{admonition} Verdict on Algorithm 3 with eq. 3.5: fails
 # :class: verdict
-# Every client that counts needs a positive chance. With seats that are fixed before the draw, that is a seat for each stratum.
+# Every client that counts needs a positive chance of being drawn. If the allocation is fixed before the draw, this means a draw for each stratum.
 # `allocation.neyman` imposes it, and [](04b_variance.ipynb) says what it costs.
 # ```
 #
 # ## Models or updates?
 #
-# Updates. [Chapter 1](01_aggregation.ipynb) showed what weights on models do. Left for this page is eq. 2.4 itself: for which draws is it true?
+# The weights belong on updates, not on models; {doc}`the page on what a round estimates <01_aggregation>` shows what weights on models do. This page asks about eq. 2.4 itself: for which draws is it true?
 #
 # ```{admonition} As written: journal, eq. 2.4
 # :class: as-written
@@ -512,7 +516,7 @@ table(decided.table)
 # No weights of this kind: the cohort's models are averaged with weights that sum to one.
 # ```
 #
-# It is true where every client is expected equally often, and FedSTaS draws by norm. Give the three clients the sizes 1, 1 and 8 and draw
+# It is true where every client is expected equally often, but FedSTaS draws by norm. To test it, give the three clients the sizes 1, 1 and 8 and draw
 # two distinct ones:
 
 # %%
@@ -526,10 +530,10 @@ def scaled(cohort):
 
 draw_weights = {"uniform": [1, 1, 1], "by norm": norms, "by size": [1, 1, 8]}
 aims = {name: moments(scaled, g, 2, distinct=True)[0] for name, g in draw_weights.items()}
-for name, g in draw_weights.items():
-    assert aims[name] == theory.expansion_moments(d, omega, g, 2)[0]
 
 # %% tags=["remove-input"]
+for name, g in draw_weights.items():
+    assert aims[name] == theory.expansion_moments(d, omega, g, 2)[0]
 expansion, on_models = unbiasedness.expansion(), unbiasedness.weights_sum_to_one()
 glue_values("ch4a", sums=on_models.ours)
 true = [name for name, aim in aims.items() if aim == target]
@@ -539,25 +543,25 @@ expect("they never sum to one", "1" not in on_models.ours.split(" or "), sums=on
 table(expansion.table)
 
 # %% [markdown]
-# The target is hit only by uniform draws. Even there the weights of a cohort sum to {glue:text}`ch4a_sums`: they never sum to one. Eq. 2.3 calls that a
-# weighted average, and it is one only if all $\omega_k$ are equal. What all models have in common is multiplied by that
-# sum. Here is the variance of the aggregate if 0, 10 or 100 are added to the updates 1, 2 and 6:
+# The target is hit only by uniform draws. Even with uniform draws the weights of a cohort sum to {glue:text}`ch4a_sums`: they never sum to one. Eq. 2.3 calls the aggregate a
+# weighted average, and it is one only if all $\omega_k$ are equal. Because the weights do not sum to one, whatever all models have in common is multiplied by their random
+# sum. The table has the variance of the aggregate if 0, 10 or 100 is added to each of the updates 1, 2 and 6:
 
 # %% tags=["remove-input"]
 table(ch04a.fractions_to_decimals(on_models.table.iloc[:, :5]))
 
 # %% [markdown]
-# Hansen–Hurwitz has the same trouble on models, and none on updates: drawn in proportion to the updates it does not even vary there.
+# Hansen–Hurwitz has the same trouble on models, and none on updates: if the clients are drawn in proportion to their updates, the estimate on updates does not even vary.
 #
 # ```{admonition} Verdict on eq. 2.4: holds, on a condition
 # :class: verdict
-# It holds if every client is expected equally often, $\nu_k = m/N$. Even then the weights belong on updates.
+# It holds if every client is expected equally often, $\nu_k = m/N$. Even then the weights should be applied to updates.
 # ```
 #
 # ## What we learned
 #
 # - A plain mean of clients drawn by norm is biased by a covariance (Lemma 1); three estimators repair it exactly with the same $p_k$.
-# - "Unbiased" needs a target: equal clients or equal examples; and a seat for every stratum.
+# - "Unbiased" needs a target: equal clients or equal examples; and a draw for every stratum.
 # - Weights that do not sum to one multiply the model itself; on updates they do no harm.
 #
 # ## Exercises
@@ -565,8 +569,8 @@ table(ch04a.fractions_to_decimals(on_models.table.iloc[:, :5]))
 # ```{exercise-start} The smallest counterexample
 # :label: ex-theory-smallest
 # ```
-# Level 1. Find the smallest counterexample to Lemma 1 in whole numbers: the fewest clients, then the smallest sum of updates (from 0)
-# and norms (from 1). One draw. Guess first; then `check.answer("unbiasedness/smallest", (updates, norms))`.
+# Level 1. Find the smallest counterexample to Lemma 1 in whole numbers for one draw: the fewest clients, then the smallest sum of updates (from 0)
+# and norms (from 1). Guess first; then `check.answer("unbiasedness/smallest", (updates, norms))`.
 # ```{exercise-end}
 # ```
 
@@ -575,8 +579,8 @@ table(ch04a.fractions_to_decimals(on_models.table.iloc[:, :5]))
 # :label: sol-theory-smallest
 # :class: dropdown
 # ````
-# Two clients are enough, and they need different updates and different norms. A case with equal norms is no counterexample: then every client is
-# expected equally often, and the plain mean is right.
+# Two clients are enough, and they need different updates and different norms. A case with equal norms is no counterexample, because then every client is
+# expected equally often and the plain mean is right.
 
 # %%
 wrong = unbiasedness.biases("plain-wr")
@@ -602,7 +606,7 @@ check.answer("unbiasedness/smallest", ([0, 1], [1, 2]))
 # :label: sol-theory-bias
 # :class: dropdown
 # ````
-# $N_h\,\mathrm{Cov}_h(p, d) = \sum_k p_k d_k - \bar d$. It does not depend on $m$: more draws do not help. If yours changes with $m$, you took the
+# $N_h\,\mathrm{Cov}_h(p, d) = \sum_k p_k d_k - \bar d$. It does not depend on $m$, so more draws do not help. If yours changes with $m$, you took the
 # sum of the draws for their mean.
 
 
@@ -636,7 +640,7 @@ check.answer("unbiasedness/plain-bias", bias_of)
 # ````
 # The draws are no longer independent with probabilities $p$: the second one avoids the first, so that client $k$ is
 # expected $\pi_k$ times and not $m p_k$ times. {prf:ref}`lem-distinct` puts the order of the draws to use. An answer that is right for the first
-# draw alone forgets what that draw took away: the second one chooses among fewer.
+# draw alone forgets that the second draw chooses among fewer clients.
 
 
 # %%

@@ -11,15 +11,15 @@
 # ---
 
 # %% [markdown]
-# # 4b. Variance: which design is less noisy?
+# # Which design is less noisy?
 #
 # ```{at-a-glance}
-# :needs: variance and the Cauchy–Schwarz inequality; part 4a for the estimators
+# :needs: variance and the Cauchy–Schwarz inequality; the page on the cohort's mean for the estimators
 # ```
 #
-# At the end you will know
+# The paper's order of four designs fails at its first step, but a corrected order can be proved, and a federation follows it. At the end you will know
 # - which inequalities of Theorem 1 hold, and the smallest case in which each breaks;
-# - an order of the four schemes that can be proved;
+# - an order of the four designs that can be proved;
 # - what Neyman allocation needs of $S_h$, and what whole numbers of clients do to it.
 
 # %% tags=["parameters", "hide-input"]
@@ -57,7 +57,7 @@ plots.set_page_style()
 
 # %% [markdown]
 # An unbiased cohort can still be a noisy one. The journal version orders four ways of choosing clients by their
-# variance {cite:p}`slessor2025fedstas`, after FedSTS {cite:p}`gao2025fedsts`. Of its three inequalities one fails, and two hold on a condition.
+# variance {cite:p}`slessor2025fedstas`, following FedSTS {cite:p}`gao2025fedsts`. Of its three inequalities one fails, and two hold on a condition.
 #
 # ```{admonition} As written: journal, Theorem 1, eq. 6.9
 # :class: as-written
@@ -66,13 +66,13 @@ plots.set_page_style()
 # FedSTS, stratified selection "under re-allocation", "under plain allocation", and simple random selection.
 # ```
 #
-# Below, $W_h = N_h/N$, $\boldsymbol d_k$ is the vector that is averaged, $\bar{\boldsymbol d}_h$ its mean in stratum $h$, and $\sigma_h^2$ the
+# On this page $W_h = N_h/N$, $\boldsymbol d_k$ is the vector that is averaged, $\bar{\boldsymbol d}_h$ its mean in stratum $h$, and $\sigma_h^2$ the
 # mean squared distance from it.
 #
 # ## Does drawing by norm lower the variance?
 #
-# Not surely with a plain mean: drawing by norm prefers the extremes, and a plain mean repeats them. It surely helps if each draw is divided by its
-# probability, and if the norm is that of what is averaged. Take one draw from one stratum; $m$ draws have an $m$-th of its variance.
+# With a plain mean it may raise the variance, because drawing by norm prefers the extreme updates and a plain mean repeats them. Drawing by norm certainly helps if each draw is divided by its
+# probability and if the norm is that of the vector that is averaged. To see both, take one draw from one stratum; the mean of $m$ draws has an $m$-th of its variance.
 
 
 # %%
@@ -111,14 +111,14 @@ glue_values("ch4b", ours_first=first.ours)
 table(ch04b.tabulate_one_draw(one_draw, cases))
 
 # %% [markdown]
-# Clients are drawn by the update itself, the best case for the idea. The smallest case in positive whole numbers is 1, 1 and 2:
-# {glue:text}`ch4b_ours_first`. Its mean is wrong besides. With −1, 0 and 1 there is no bias at all, and the variance by norm is one and a half times
-# the uniform one. With the weights of Hansen and Hurwitz {cite:p}`hansen1943theory` (last column) it is never above the uniform one.
+# Here clients are drawn by the norm of the update itself, which is the best case for the idea. The smallest case in positive whole numbers is 1, 1 and 2:
+# {glue:text}`ch4b_ours_first`. The mean of its draw is wrong as well. With −1, 0 and 1 there is no bias at all, and still the variance by norm is one and a half times
+# the uniform one. With the weights of Hansen and Hurwitz {cite:p}`hansen1943theory` (last column) the variance is never above the uniform one.
 #
 # ```{admonition} Verdict on the first inequality: fails
 # :class: verdict
-# The plain mean can be noisier at every scale, with and without bias. Copies of all clients leave the table as it is: nothing that the theorem calls
-# negligible is involved. (We read it with the plain mean of Algorithm 3. FedSTS itself was not available to us.)
+# The plain mean can be noisier at every scale, with and without bias. Copying all clients any number of times leaves the table as it is, so none of the terms that the theorem calls
+# negligible explains the failure. (We read the theorem with the plain mean of Algorithm 3. FedSTS itself was not available to us.)
 # ```
 #
 # ````{dropdown} The function that decides the first inequality
@@ -144,8 +144,8 @@ table(ch04b.tabulate_one_draw(one_draw, cases))
 # $\le \sum_k p_k \cdot \sum_k \|\boldsymbol d_k\|^2/p_k$, with equality where $\|\boldsymbol d_k\|/p_k$ is constant.
 # ```
 #
-# Which norm? FedSTaS draws by the norm of a squeezed gradient at $\boldsymbol w_t$, and averages models after several local steps. That is
-# another vector. Here are the updates 1, 2, 3 and 4, drawn by three norms:
+# The norm must be the right one. FedSTaS draws by the norm of a squeezed gradient at $\boldsymbol w_t$, but averages models after several local steps, and these are
+# different vectors. How much can the wrong norm cost? Here are the updates 1, 2, 3 and 4, drawn by three norms:
 
 # %%
 norms = {
@@ -164,12 +164,12 @@ glue_values("ch4b", opposite=float(opposite), uniform=float(one_draw(*by[0])[1])
 table(ch04b.tabulate_one_draw(one_draw, by, "norms"))
 
 # %% [markdown]
-# By its own norm the corrected draw does not vary at all. By the wrong norm it has a variance of {glue:text}`ch4b_opposite:.1f`, where
+# By its own norm the corrected draw does not vary at all. By the wrong norm it has a variance of {glue:text}`ch4b_opposite:.1f`, whereas
 # uniform draws have {glue:text}`ch4b_uniform:.2f`.
 #
 # ## Does Neyman allocation lower it?
 #
-# Yes if $S_h$ is a standard deviation. The paper writes variance, and then nothing is gained.
+# Neyman allocation lowers the variance if $S_h$ is a standard deviation. The paper calls $S_h$ a variance, and with a variance nothing is gained.
 #
 # ```{admonition} As written: journal, Section 3.1, with eq. 3.5
 # :class: as-written
@@ -178,7 +178,7 @@ table(ch04b.tabulate_one_draw(one_draw, by, "norms"))
 #
 # ```{admonition} As coded: December 2024, utils 174–205
 # :class: as-coded
-# $S_h$ is a mean pairwise distance. Seats are rounded down, and a stratum may be left without one.
+# $S_h$ is a mean pairwise distance. The numbers of draws are rounded down, and a stratum may be left without one.
 # ```
 
 
@@ -199,31 +199,31 @@ def variance(N_h, S_h, m_h):
 N_h, S_h, m = [50, 30, 20], [2, 4, 6], 10
 spreads = S_h, [x**2 for x in S_h], [1, 1, 1]
 best, as_written, plain = (seats(N_h, x, m) for x in spreads)
+
+# %% tags=["remove-input"]
 for m_h in (best, as_written, plain):
     assert variance(N_h, S_h, m_h) == theory.allocation_variance(N_h, S_h, m_h)
 assert best == theory.neyman_printed(N_h, S_h, m)
-
-# %% tags=["remove-input"]
 neyman = evidence_allocations.neyman()
 glue_values("ch4b", ours_neyman=neyman.ours)
 same = variance(N_h, S_h, as_written) == variance(N_h, S_h, plain) > variance(N_h, S_h, best)
-expect("is exactly that of proportional seats", same and neyman.verdict == "holds-if")
+expect("is exactly that of proportional allocation", same and neyman.verdict == "holds-if")
 table(neyman.table)
 
 # %% [markdown]
-# With variances the seats overshoot. What comes out, {glue:text}`ch4b_ours_neyman`, is exactly that of proportional seats. It is no accident:
+# With variances the allocation overshoots. The resulting variance, {glue:text}`ch4b_ours_neyman`, is exactly that of proportional allocation. This is no accident:
 #
 # ```{prf:lemma} Standard deviation or variance
 # :label: lem-neyman-spread
-# Let all $\sigma_h > 0$. For independent uniform draws within strata and real seats $m_h$ with sum $m$, $V = \sum_h W_h^2\sigma_h^2/m_h$ is least at
+# Let all $\sigma_h > 0$. For independent uniform draws within strata and real numbers of draws $m_h$ with sum $m$, $V = \sum_h W_h^2\sigma_h^2/m_h$ is least at
 # $m_h \propto N_h\sigma_h$, where it is $(\sum_h W_h\sigma_h)^2/m$. At $m_h \propto N_h\sigma_h^2$ it is
 # $\sum_h W_h\sigma_h^2/m$, which is its value at $m_h \propto N_h$.
 # ```
 #
 # ```{prf:proof}
 # Cauchy–Schwarz: $\big(\sum_h W_h\sigma_h\big)^2$ $= \big(\sum_h \tfrac{W_h\sigma_h}{\sqrt{m_h}}\sqrt{m_h}\big)^2 \le m\,V$, with
-# equality at $m_h \propto W_h\sigma_h$ {cite:p}`neyman1934two`. The rest is {prf:ref}`lem-variance` of
-# [chapter 2](02_stratification.ipynb), for the powers 0 and 2.
+# equality at $m_h \propto W_h\sigma_h$ {cite:p}`neyman1934two`. The rest is {prf:ref}`lem-variance` on
+# {doc}`the page on strata <02_stratification>`, for the powers 0 and 2.
 # ```
 
 # %%
@@ -251,23 +251,23 @@ expect("ends exactly as high", abs(relative(1 / 10) - 1) < 1e-12)
 # %% [markdown]
 # ```{glue:figure} figure_theory_neyman
 # :name: fig-theory-neyman
-# :alt: A U-shaped curve of the variance against the share of seats of the first stratum. A circle at one half marks proportional seats, a triangle at ten per cent the reading with variances; both stand at height one. A square at twenty-five per cent marks standard deviations, at the bottom of the curve.
+# :alt: A U-shaped curve of the variance against the share of draws of the first stratum. A circle at one half marks proportional allocation, a triangle at ten per cent the reading with variances; both stand at height one. A square at twenty-five per cent marks standard deviations, at the bottom of the curve.
 #
-# Two equal strata with standard deviations 1 and 3. With variances (triangle) the allocation overshoots the
-# optimum (square). It ends exactly as high as with proportional seats (circle).
+# Two equal strata with standard deviations 1 and 3. If draws are allocated by variances (triangle), the allocation overshoots the
+# optimum (square). The variance ends exactly as high as with proportional allocation (circle).
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# The standard deviations save {glue:text}`ch4b_neyman_gain:.0f` % of the variance, and the variances nothing.
+# Allocating by standard deviations saves {glue:text}`ch4b_neyman_gain:.0f` % of the variance, and allocating by variances saves nothing.
 #
 # ```{admonition} Verdict on eq. 3.5: holds, on a condition
 # :class: verdict
-# For uniform draws it minimises the variance if $S_h$ is the standard deviation, and the seats are real numbers.
+# For uniform draws it minimises the variance if $S_h$ is the standard deviation and the numbers of draws are real numbers.
 # ```
 #
-# The second inequality is this lemma. It needs spreads of the vectors that are averaged. FedSTaS takes those of gradients, and averages updates:
+# The second inequality of Theorem 1 is this lemma. It needs the spreads of the vectors that are averaged, but FedSTaS takes the spreads of gradients and averages updates. Does this matter?
 
 # %%
 # the spreads are 1 and 2
@@ -287,8 +287,8 @@ expect("the spread of the averaged vectors", second.verdict == "holds-if")
 
 # %% [markdown]
 # Spreads of other vectors break the inequality: {glue:text}`ch4b_other` > {glue:text}`ch4b_without`. So can rounding: the smallest case has five draws
-# from 5 and 6 clients with the spreads 1 and 2: {glue:text}`ch4b_rounded:.3f` > {glue:text}`ch4b_in_proportion:.3f`. That effect vanishes as
-# $m_h$ grows, and the theorem leaves it out. The other does not vanish.
+# from 5 and 6 clients with the spreads 1 and 2, and gives {glue:text}`ch4b_rounded:.3f` > {glue:text}`ch4b_in_proportion:.3f`. The effect of rounding vanishes as
+# $m_h$ grows, so the theorem may leave it out. The effect of the wrong vectors does not vanish.
 #
 # ```{admonition} Verdict on the second inequality: holds, on a condition
 # :class: verdict
@@ -297,8 +297,8 @@ expect("the spread of the averaged vectors", second.verdict == "holds-if")
 #
 # ## Do strata lower it?
 #
-# With proportional seats, yes, in the limit that the theorem names. "Plain allocation" could also mean equal seats, and then strata can do harm
-# at any scale. Let nine tenths of the clients be in one stratum, a tenth in the other, and their updates be −1 and 1 in both:
+# With proportional allocation strata lower the variance, in the limit that the theorem names. But "plain allocation" could also mean equally many draws from each stratum, and then strata can do harm
+# at any scale. To see this, let nine tenths of the clients be in one stratum and a tenth in the other, and let the updates be −1 and 1 in both:
 
 # %%
 updates = [-1, 1] * 10
@@ -324,18 +324,20 @@ glue_values(
     few4=float(few[4]),
     few40=float(few[40]),
 )
-expect("Equal seats do harm", third.ours == f"{equal} > {none}" and third.verdict == "holds-if")
+expect(
+    "Equal numbers of draws do harm",
+    third.ours == f"{equal} > {none}" and third.verdict == "holds-if",
+)
 expect("change nothing here", proportional == none)
 expect("Strata that separate help", gain > 20, times=gain)
 expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 
 # %% [markdown]
-# Equal seats do harm: {glue:text}`ch4b_equal` > {glue:text}`ch4b_none`, times $m$. Proportional seats change nothing here, since these strata
+# Equal numbers of draws do harm: {glue:text}`ch4b_equal` > {glue:text}`ch4b_none`, times $m$. Proportional numbers change nothing here, because these strata
 # separate nothing. Strata that separate help: with {0, 2} and {10, 12} the variance is {glue:text}`ch4b_apart:.0f` times less.
 #
-# With few seats, a case that the theorem leaves out, strata that separate nothing cost something. Take two strata of −1 and 1, with a seat each: they have
-# {glue:text}`ch4b_few4:.1f` times the variance of no strata. With twenty clients a stratum it is {glue:text}`ch4b_few40:.2f` times: in larger
-# populations ever less.
+# The theorem leaves out the case of few draws, in which strata that separate nothing cost something. Take two strata of −1 and 1, with one draw each: they have
+# {glue:text}`ch4b_few4:.1f` times the variance of no strata. With twenty clients in a stratum the factor is {glue:text}`ch4b_few40:.2f`, and in larger populations ever less.
 #
 # ```{prf:lemma} Strata against none
 # :label: lem-strata
@@ -361,17 +363,17 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 #
 # ## What is true instead?
 #
-# The same order, with every draw divided by its probability and seats for that:
+# The same order is true if every draw is divided by its probability and the draws are allocated accordingly:
 #
 # ```{prf:theorem} Four designs in order
 # :label: thm-variance-order
-# Let draws be independent, seats real numbers with sum $m$, and all estimators unbiased for the mean of the vectors
+# Let draws be independent, numbers of draws real with sum $m$, and all estimators unbiased for the mean of the vectors
 # $\boldsymbol d_k$. Then
 #
 # $$\Big(\sum_h W_h\tau_h\Big)^2 \le \Big(\sum_h W_h\sigma_h\Big)^2 \le \sum_h W_h\sigma_h^2 \le \sigma^2 .$$
 #
-# Divided by $m$ these are the variances of four designs: draws by norm with Hansen–Hurwitz, uniform draws with Neyman's seats, uniform draws with
-# proportional seats, and no strata. The first has $p_k \propto \|\boldsymbol d_k\|$ within strata and $m_h \propto N_h\tau_h$ (a limit,
+# Divided by $m$ these are the variances of four designs: draws by norm with Hansen–Hurwitz, uniform draws with Neyman allocation, uniform draws with
+# proportional allocation, and no strata. The first has $p_k \propto \|\boldsymbol d_k\|$ within strata and $m_h \propto N_h\tau_h$ (a limit,
 # where some $\tau_h = 0$). No other $p$ and $m_h$ are better for these strata.
 # ```
 #
@@ -383,11 +385,11 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# The estimator of [](04a_unbiasedness.ipynb) on updates, $p_k$ by the norm of the update, and $m_h \propto N_h\tau_h$: the spread of one
+# Use the Hansen–Hurwitz estimator on updates ({prf:ref}`lem-hansen-hurwitz`), $p_k$ by the norm of the update, and $m_h \propto N_h\tau_h$, where $\tau_h$ is the spread of one
 # *weighted* draw.
 # ```
 #
-# Seats by $\sigma_h$ are not best where clients are drawn by norm. Take the strata {−1, 5, 6} and {−1, −1, 1, 1} and two draws:
+# Allocations by $\sigma_h$ are not best where clients are drawn by norm. As an example take the strata {−1, 5, 6} and {−1, −1, 1, 1} and two draws:
 
 # %%
 pair = [-1, 5, 6], [-1, -1, 1, 1]
@@ -398,21 +400,21 @@ v = {}  # of two corrected draws, by what the seats are in proportion to
 for name, spread in (("sigma", np.sqrt(sigma_2)), ("tau", np.sqrt(tau_2))):
     m_h = 2 * W * spread / (W @ spread)
     v[name] = (W**2 * tau_2 / m_h).sum()
-np.testing.assert_allclose(v["tau"], (W @ np.sqrt(tau_2)) ** 2 / 2)
 
 # %% tags=["remove-input"]
+np.testing.assert_allclose(v["tau"], (W @ np.sqrt(tau_2)) ** 2 / 2)
 by_sigma = evidence_allocations.spread_of_draws()
 glue_values("ch4b", v_sigma=v["sigma"], v_tau=v["tau"])
 best_by_tau = v["tau"] < v["sigma"] and by_sigma.ours == f"{v['sigma']:.4f}"
 expect("are not best where clients", best_by_tau and by_sigma.verdict == "holds-if", **v)
 
 # %% [markdown]
-# Seats by $\sigma_h$ give {glue:text}`ch4b_v_sigma:.3f`, seats by $\tau_h$ the least, {glue:text}`ch4b_v_tau:.3f`.
+# An allocation by $\sigma_h$ has the variance {glue:text}`ch4b_v_sigma:.3f`, and the allocation by $\tau_h$ has the least, {glue:text}`ch4b_v_tau:.3f`.
 #
 # ### Does a federation follow the order?
 #
-# It does. We train on {glue:text}`ch4b_task` for {glue:text}`ch4b_rounds` rounds, and take one gradient step of all {glue:text}`ch4b_N` clients with data as their
-# updates.
+# A federation follows the corrected order. We train on {glue:text}`ch4b_task` for {glue:text}`ch4b_rounds` rounds. Then each of the {glue:text}`ch4b_N` clients with data computes one gradient step, which serves as its
+# update.
 
 # %%
 task = tasks.load(s.task, device="cpu")
@@ -447,7 +449,7 @@ design.draw(server, m, stream(s.seed, "chapter 4", 0))
 first_round = server.state_of(design).strata.value
 
 # %% [markdown]
-# The variances need no cohorts. Each stratum contributes that of one draw, in vectors now:
+# To compute the variances we need not draw cohorts, because each stratum contributes the variance of one draw, now of vectors:
 
 
 # %%
@@ -469,8 +471,8 @@ def designs(d, labels, norms):
     some = seats > 0
     variances = {
         "no strata": ((d - d.mean(axis=0)) ** 2).sum(axis=1).mean(),
-        "strata, proportional seats": W @ uniform,
-        "strata, Neyman's seats": (W @ np.sqrt(uniform)) ** 2,
+        "strata, proportional allocation": W @ uniform,
+        "strata, Neyman allocation": (W @ np.sqrt(uniform)) ** 2,
         "as written: by norm, plain mean": (W**2 * plain)[some] @ (1 / seats[some]),
         "corrected": (W @ np.sqrt(weighted)) ** 2,
     }
@@ -491,7 +493,6 @@ for name, norms in measures.items():
 exact = theory.theorem_1(updates, first_round.labels, squeezed, m)
 theirs = [exact.rand, exact.strat, exact.stradiv, exact.sts, exact.corrected]
 np.testing.assert_allclose(list(variances.values())[:5], m * np.array(theirs), rtol=1e-6)
-np.testing.assert_allclose(squared_bias, m * exact.squared_bias, rtol=1e-6)
 
 del variances["corrected"]  # by squeezed norms: has its own name
 part = {name: value / variances["no strata"] for name, value in variances.items()}
@@ -499,6 +500,7 @@ alone, proportional, neyman, written, old, squeezed, by_own_norm = part.values()
 part_of_neyman = neyman
 
 # %% tags=["remove-input"]
+np.testing.assert_allclose(squared_bias, m * exact.squared_bias, rtol=1e-6)
 glue_figure("figure_theory_order", ch04b.draw_order(part, squared_bias / variances["no strata"]))
 glue_values("ch4b", task=s.task, rounds=s.rounds, N=len(updates), proportional=100 * proportional)
 glue_values(
@@ -524,9 +526,9 @@ expect("Most of what is gained", 1 - proportional > 0.65 * (1 - by_own_norm))
 # %% [markdown]
 # ```{glue:figure} figure_theory_order
 # :name: fig-theory-order
-# :alt: Horizontal bars of the variance of seven designs in percent of that without strata, which is the longest. Strata with proportional seats are shorter, with Neyman's seats shorter still or as long. The plain mean by norm is longer again, with a hatched piece for its squared bias. Three green bars of corrected designs are the shortest and hardly differ.
+# :alt: Horizontal bars of the variance of seven designs in percent of that without strata, which is the longest. Strata with proportional allocation are shorter, with Neyman allocation shorter still or as long. The plain mean by norm is longer again, with a hatched piece for its squared bias. Three green bars of corrected designs are the shortest and hardly differ.
 #
-# Variance of a cohort at one model, independent draws, real seats. Hatched: the squared bias of the plain
+# Variance of a cohort at one model, with independent draws and real numbers of draws. Hatched: the squared bias of the plain
 # mean.
 # ```
 #
@@ -534,10 +536,11 @@ expect("Most of what is gained", 1 - proportional > 0.65 * (1 - by_own_norm))
 # ```
 #
 # The four designs follow the order of {prf:ref}`thm-variance-order`. Of the variance without strata, {glue:text}`ch4b_proportional:.0f` % is left
-# with strata, {glue:text}`ch4b_neyman:.0f` % with Neyman's seats, and {glue:text}`ch4b_own:.0f` % by norm and corrected. The plain mean by norm does not follow
-# it: it has {glue:text}`ch4b_written:.0f` %, and a bias. Squeezing the gradients costs nothing here, and even the norms of the untrained model cost little
-# ({glue:text}`ch4b_old:.0f` %). Most of what is gained, {glue:text}`ch4b_by_strata:.0f` %, comes with the strata. One model proves no
-# theorem. The two ends of the chain on small cases, as variances of one draw:
+# with strata, {glue:text}`ch4b_neyman:.0f` % with Neyman allocation, and {glue:text}`ch4b_own:.0f` % if clients are drawn by norm and the draws are corrected. The plain mean by norm does not follow
+# the order: {glue:text}`ch4b_written:.0f` % of the variance is left, and it has a bias besides. Squeezing the gradients costs nothing here, and even the norms of the untrained model cost little
+# ({glue:text}`ch4b_old:.0f` %). Most of what is gained, {glue:text}`ch4b_by_strata:.0f` %, comes with the strata.
+#
+# One model proves no theorem. The table therefore compares the two ends of the chain on small cases, as variances of one draw:
 
 # %% tags=["remove-input"]
 ends, theorem = evidence_variance.combined(), evidence_variance.theorem_1()
@@ -548,21 +551,21 @@ table(ch04b.select_combined_cases(ends.table))
 # %% [markdown]
 # ```{admonition} Verdict on Theorem 1: fails
 # :class: verdict
-# Section 3.3 says that stratification and importance lower the variance. As printed
-# both ideas together can do harm: for 1, 1 and 2 in one stratum {glue:text}`ch4b_ours_combined` per draw.
+# Section 3.3 of the paper says that stratification and importance sampling lower the variance. As printed,
+# both ideas together can do harm: for the updates 1, 1 and 2 in one stratum the variances per draw are {glue:text}`ch4b_ours_combined`.
 # ```
 #
 # ## What do whole numbers of clients do to it?
 #
-# They leave little to allocate. Eq. 3.5 gives fractions, and Algorithm 3 draws clients. A seat must be whole, at least 1
-# ([](04a_unbiasedness.ipynb)), and for distinct clients at most $N_h$. Rounding by largest remainder is no rule for that:
+# Whole numbers leave little to allocate. Eq. 3.5 gives fractions, but Algorithm 3 draws whole clients. The number of draws of a stratum must be whole, at least 1
+# ({doc}`the page on the cohort's mean <04a_unbiasedness>` says why), and for distinct clients at most $N_h$. Rounding by largest remainder does not respect these bounds:
 
 # %% tags=["remove-input"]
 integer_allocation = evidence_allocations.whole_allocation()
 table(ch04b.select_whole_allocations(integer_allocation.table))
 
 # %% [markdown]
-# A stratum gets nobody, or more seats than it has clients. How often? Try all small cases: two strata of up to five clients or three of up to three, spreads up to 3 and 2, every $m$.
+# Some strata get no draw, and others get more draws than they have clients. To see how often this happens, we try all small cases: two strata of up to five clients or three of up to three, spreads up to 3 and 2, and every $m$.
 
 # %%
 count = Counter()
@@ -583,31 +586,31 @@ spreads = [((x - x.mean(axis=0)) ** 2).sum(axis=1).mean() for x in members]
 # an integer allocation for the federation
 neyman_allocation = allocation.neyman(n_h, first_round.spreads, m)
 with_whole = m * np.sum((n_h / n_h.sum()) ** 2 * spreads / neyman_allocation)
-integer_cost = with_whole / variances["strata, proportional seats"]
+integer_cost = with_whole / variances["strata, proportional allocation"]
 
 theirs = evidence_allocations.count_allocation_cases()  # the ledger's
 counts_by_case = [theirs[k] for k in ("cases", "whole", "zero", "above")]
-assert counts_by_case == list(count.values())[:4]
 
 # %% tags=["remove-input"]
+assert counts_by_case == list(count.values())[:4]
 glue_values(
     "ch4b", **{k.replace(" ", "_"): v for k, v in count.items()}, worse=theirs["worse"], m=m
 )
 glue_values("ch4b", with_whole=100 * with_whole / variances["no strata"])
 expect("It always finds the least variance", count["best"] == count["cases"])
-expect("whole seats take back more than", integer_cost > 1, to_proportional=integer_cost)
+expect("whole numbers take back more than", integer_cost > 1, to_proportional=integer_cost)
 with_whole = with_whole / variances["no strata"]
 apart = is_larger_as_shown(with_whole, part_of_neyman, ".0%")
 expect("the variance rises from", apart, by=with_whole - part_of_neyman)
 expect("It needs a rule for whole numbers", integer_allocation.verdict == "fails")
 
 # %% [markdown]
-# Of {glue:text}`ch4b_cases:,` cases eq. 3.5 is whole in {glue:text}`ch4b_whole`. Rounded, it leaves a stratum without a seat in
-# {glue:text}`ch4b_nobody`. It asks a stratum for more than it has in {glue:text}`ch4b_too_many`. Where it does neither it still misses the optimum in
+# Of {glue:text}`ch4b_cases:,` cases, eq. 3.5 gives whole numbers in {glue:text}`ch4b_whole`. Rounded, it leaves a stratum without a draw in
+# {glue:text}`ch4b_nobody` cases, and it asks a stratum for more clients than it has in {glue:text}`ch4b_too_many`. Where it does neither, it still misses the optimum in
 # {glue:text}`ch4b_worse`.
 #
-# The package seats clients one by one, by the priorities $N_hS_h/\sqrt{k(k+1)}$ of Wright (2012); [chapter 2](02_stratification.ipynb) builds that
-# rule. It always finds the least variance. On the federation above, with {glue:text}`ch4b_m` draws, whole seats take back more than Neyman's
+# The package allocates the draws one by one, by the priorities $N_hS_h/\sqrt{k(k+1)}$ of Wright (2012); {doc}`the page on strata <02_stratification>` builds this
+# rule. It always finds the least variance. On the federation above, with {glue:text}`ch4b_m` draws, whole numbers take back more than Neyman allocation had
 # gained: the variance rises from {glue:text}`ch4b_neyman:.0f` % to {glue:text}`ch4b_with_whole:.0f` % of that without strata.
 #
 # ```{admonition} Verdict on $m_h$ as a number of clients: fails
@@ -617,16 +620,16 @@ expect("It needs a rule for whole numbers", integer_allocation.verdict == "fails
 #
 # ## What we learned
 #
-# - Drawing by norm is sure to help only if draws are divided by $p$, and by the norm of what is averaged.
-# - Neyman's $S_h$ is a standard deviation, of one weighted draw where draws are weighted.
-# - Strata with proportional seats never hurt in the limit; when $m$ is close to $H$, whole seats leave little to allocate.
+# - Drawing by norm is certain to help only if each draw is divided by its $p$, and if the norm is that of the vector that is averaged.
+# - Neyman's $S_h$ is a standard deviation, and where draws are weighted it is that of one weighted draw.
+# - Strata with proportional allocation never hurt in the limit; when $m$ is close to $H$, whole numbers of draws leave little to allocate.
 #
 # ## Exercises
 #
 # ```{exercise-start} What is left of the variance
 # :label: ex-theory-least
 # ```
-# Level 1. Write `least(sizes, spreads, m)`, the least variance of the stratified mean over real seats. `check.answer("variance/least-variance", least)`.
+# Level 1. Write `least(sizes, spreads, m)`, the least variance of the stratified mean if the numbers of draws may be any real numbers. `check.answer("variance/least-variance", least)`.
 # ```{exercise-end}
 # ```
 
@@ -635,8 +638,8 @@ expect("It needs a rule for whole numbers", integer_allocation.verdict == "fails
 # :label: sol-theory-least
 # :class: dropdown
 # ````
-# {prf:ref}`lem-neyman-spread`: the square of the mean spread, over $m$. If yours is larger, you put seats in proportion to sizes: then the spreads
-# have no say.
+# By {prf:ref}`lem-neyman-spread` it is the square of the mean spread, divided by $m$. If yours is larger, you allocated the draws in proportion to sizes, and then the spreads
+# have no influence.
 
 
 # %%
@@ -652,10 +655,10 @@ check.answer("variance/least-variance", least)
 # ````
 
 # %% [markdown]
-# ```{exercise-start} Seats for whole clients
+# ```{exercise-start} An allocation of whole clients
 # :label: ex-theory-seats
 # ```
-# Level 2. Write `seats(sizes, spreads, m)`: the best whole seats with $1 \le m_h \le N_h$, ties to the lowest index.
+# Level 2. Write `seats(sizes, spreads, m)`: the best whole numbers of draws with $1 \le m_h \le N_h$, ties to the lowest index.
 # `check.answer("variance/best-allocation", seats)`.
 # ```{exercise-end}
 # ```
@@ -665,8 +668,8 @@ check.answer("variance/least-variance", least)
 # :label: sol-theory-seats
 # :class: dropdown
 # ````
-# Trying everything is allowed; so is the package. Seats 7, 1, 2 in the example below reveal eq. 3.5: it does not know that a stratum of two runs
-# out of clients.
+# You may try all allocations, or use the package. If your answer to the example below is 7, 1, 2, you used eq. 3.5, which does not know that a stratum of two clients runs
+# out of them.
 
 
 # %%
@@ -698,8 +701,8 @@ check.answer("variance/best-allocation", best)
 # :label: sol-theory-noisier
 # :class: dropdown
 # ````
-# Unbiased by symmetry: with each $d$ also $-d$. Then the variances are $\sum|d|^3/\sum|d|$ and the mean of $d^2$, and the first is larger
-# unless all $|d|$ are equal. Without symmetry three are enough: $-8, -5, 7$. If yours is biased, draws by norm favour one sign. If it is unbiased
+# A set of updates that contains $-d$ with each $d$ is unbiased by symmetry. The variances are then $\sum|d|^3/\sum|d|$ for the plain mean and the mean of $d^2$ for uniform draws, and the first is larger
+# unless all $|d|$ are equal. Without symmetry three updates are enough: $-8, -5, 7$. If yours is biased, draws by norm favour one sign. If it is unbiased
 # and no noisier, all $|d|$ are equal.
 
 # %%
@@ -717,6 +720,6 @@ check.answer("variance/noisier", (-2, -1, 1, 2))
 # ## Further reading
 #
 # Allocation and its standard deviation: {cite:t}`neyman1934two`. Importance with replacement: {cite:t}`hansen1943theory`. Strata against none, with the
-# finite population in full: W. G. Cochran, *Sampling Techniques*, Chapter 5. Whole seats: T. Wright, "The equivalence of Neyman optimum
+# finite population in full: W. G. Cochran, *Sampling Techniques*, Chapter 5. Whole numbers of draws: T. Wright, "The equivalence of Neyman optimum
 # allocation for sampling and equal proportions for apportioning the U.S. House of Representatives" (The American Statistician 66, 2012).
 # Theorem 1 is quoted from {cite:t}`gao2025fedsts`.

@@ -11,16 +11,16 @@
 # ---
 
 # %% [markdown]
-# # 4c. The size estimator: how many examples are there?
+# # How well can a private total be known?
 #
 # ```{at-a-glance}
-# :needs: expectation and variance; how a client reports its size is in chapter 3
+# :needs: expectation and variance; how a client reports its size, which the page on data sampling tells
 # ```
 #
-# At the end you will know
-# - what eq. 5.7 is unbiased for, and its law at the paper's numbers;
+# At the paper's numbers it can hardly be known at all: the estimate is wide and aims at a sixth of the truth, and a fixed share of the data needs no estimate. At the end you will know
+# - what eq. 5.7 is unbiased for, and its distribution at the paper's numbers;
 # - which two conditions Lemma 2 needs, and what happens without each of them;
-# - when the estimate is of use, and why a share of the data needs none.
+# - when the estimate is useful, and why a fixed share of the data needs none.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -51,7 +51,7 @@ plots.set_page_style()
 # %% [markdown]
 # ## What does the estimator estimate?
 #
-# The total of the *clipped* sizes, if the fake sizes have the right mean. It cannot see what lies beyond the cap.
+# Eq. 5.7 estimates the total of the *clipped* sizes, if the fake sizes have the right mean. Because sizes are clipped at the cap $M - 1$ before they are reported, the server cannot know what lies beyond the cap.
 #
 # ```{admonition} As written: journal, eq. 5.7
 # :class: as-written
@@ -62,11 +62,11 @@ plots.set_page_style()
 #
 # ```{admonition} As coded: December 2024, utils 209–229
 # :class: as-coded
-# The fake size is uniform on $1, \dots, M-1$. All 100 clients report, in each round anew, and the estimate is raised to 100
-# where it is lower. FedSampling's code does not clip the true size.
+# The fake size is uniform on $1, \dots, M-1$. All 100 clients report anew in each round, and an estimate below 100 is raised to 100.
+# FedSampling's code does not clip the true size.
 # ```
 #
-# Two clients show it. All pairs of their reports, in fractions:
+# Two clients are enough to see this. We list all pairs of their reports, in exact fractions:
 
 
 # %%
@@ -89,8 +89,8 @@ def expected(law):
 
 
 # %% [markdown]
-# Take $M = 4$, $\alpha = 2/5$ and two federations: sizes 1 and 3, and sizes 1 and 5. The 5 is clipped to 3. Four sets that
-# $\mathcal P(M)$ could mean:
+# Take $M = 4$, $\alpha = 2/5$ and two federations, one with the sizes 1 and 3, the other with the sizes 1 and 5, of which the 5 is clipped to 3. The paper does not say which set
+# $\mathcal P(M)$ means, so we try four:
 
 # %%
 readings = {
@@ -105,11 +105,11 @@ means = [
     for sizes in ((1, 3), (1, 5))
 ]
 small = law((1, 3), 4, Fraction(2, 5), range(1, 4))
-assert small == theory.size_estimator_exact((1, 3), 4, Fraction(2, 5))
 for value, chance in sorted(small.items()):
     print("estimate", value, "with probability", chance)
 
 # %% tags=["remove-input"]
+assert small == theory.size_estimator_exact((1, 3), 4, Fraction(2, 5))
 decided = {name: decide("ch4c", None, name, getattr(evidence, name)) for name in ch04c.CLAIMS}
 assert means == list(decided["estimator"].table["mean estimate"])
 verdict = {name: evidence.verdict for name, evidence in decided.items()}
@@ -119,7 +119,7 @@ expect("Verdict on eq. 5.7: holds, on a condition", both == {"holds-if"})
 table(decided["estimator"].table)
 
 # %% [markdown]
-# Two readings of the fakes have no bias: those with mean $M/2$. Neither of them sees the size 5.
+# Two readings of the fakes have no bias, namely those with mean $M/2$. But in both the estimate is 4 for the second federation as well, because the size 5 was clipped to 3.
 #
 # ```{prf:lemma} Mean and variance of the size estimator
 # :label: lem-size-estimator
@@ -143,15 +143,14 @@ table(decided["estimator"].table)
 #
 # :::{admonition} Verdict on eq. 5.7: holds, on a condition
 # :class: verdict
-# Unbiased for $\sum_k \min(n_k, M-1)$ if fakes have mean $M/2$. It is so for $n$ only if no participant holds more than $M-1$
-# examples. The slides' version clips at $M$ and is unbiased for $\sum_k \min(n_k, M)$,
-# at a price in privacy: see [](04e_privacy.ipynb).
+# The estimate is unbiased for $\sum_k \min(n_k, M-1)$ if fakes have the mean $M/2$. It is unbiased for $n$ only if, in addition, no participant holds more than $M-1$
+# examples. The slides' version clips at $M$ and is unbiased for $\sum_k \min(n_k, M)$, but it pays for this in privacy: see {doc}`the page on privacy <04e_privacy>`.
 # :::
 #
 # ## What is its distribution at the paper's numbers?
 #
-# A wide bell in the wrong place. Ten clients report, of 600 examples each, with $M = 100$ and $\epsilon = 3$. Every true answer is 99. The sum of
-# the reports has a law that needs no simulation:
+# It is a wide bell in the wrong place. Ten clients with 600 examples each report with $M = 100$ and $\epsilon = 3$, so every true answer is 99. The distribution of the sum of
+# the reports can be computed without simulation:
 
 
 # %%
@@ -170,17 +169,19 @@ def estimates(size, m, M, alpha):
 
 m, M, size, alpha = 10, 100, 600, privacy.truth_probability(3, 100)
 values, chances = estimates(size, m, M, alpha)
-np.testing.assert_allclose(
-    (values, chances), theory.size_estimator_distribution([size] * m, M, alpha)
-)
 mean = values @ chances
 sd = np.sqrt((values - mean) ** 2 @ chances)
 negative = chances[values <= 0].sum()
 
+# %% tags=["remove-input"]
+np.testing.assert_allclose(
+    (values, chances), theory.size_estimator_distribution([size] * m, M, alpha)
+)
+
 # %% [markdown]
-# How sure are these digits? The printed $\alpha$ = 0.1616 is a fraction, so whole numbers suffice. For $\epsilon = 3$ itself $\alpha$ is irrational,
-# but two rationals less than $10^{-20}$ apart enclose it. $\mathbb P(\tilde n \le 0)$ falls as $\alpha$ grows, so their results enclose the truth, and the digits below are
-# common to both. Simulated reports agree:
+# How certain are the digits that follow? The printed $\alpha$ = 0.1616 is a fraction, so it can be computed in whole numbers. For $\epsilon = 3$ itself $\alpha$ is irrational,
+# but two rational numbers less than $10^{-20}$ apart enclose it. Since $\mathbb P(\tilde n \le 0)$ falls as $\alpha$ grows, the results for the two enclose the true one, and the digits below are
+# those that both have in common. Simulated reports agree:
 
 # %%
 drawn_rounds = 400_000
@@ -207,18 +208,20 @@ expect("about two thirds of it", 0.6 < sd / mean < 0.72, ratio=sd / mean)
 expect("No bell of this width finds 6000", mean + 7 * sd < 6000, mean=mean, sd=sd)
 
 # %% [markdown]
-# The mean is {glue:text}`ch4c_mean:.0f` where 6000 examples are: {glue:text}`ch4c_missing:.1f` % of them are clipped away. The
+# The mean is {glue:text}`ch4c_mean:.0f`, although there are 6000 examples: {glue:text}`ch4c_missing:.1f` % of them are clipped away. The
 # standard deviation is {glue:text}`ch4c_sd:.0f`, about two thirds of it. With probability {glue:text}`ch4c_negative:.2f` %
-# the estimate is zero or negative: {glue:text}`ch4c_negative_rounds:.1f` of 99 rounds. No bell of this width finds 6000. The {glue:text}`ch4c_draws` simulated rounds
-# lie within {glue:text}`ch4c_away:.1f` standard errors. Fakes on $0, \dots, M-1$ would lower the mean by
-# {glue:text}`ch4c_supports_bias:.1f`, and fakes on $1, \dots, M$ would raise it by as much. [](03_data_sampling.ipynb) draws the law. Turn it yourself:
+# the estimate is zero or negative, which means {glue:text}`ch4c_negative_rounds:.1f` of 99 rounds. No bell of this width finds 6000.
+#
+# The {glue:text}`ch4c_draws` simulated rounds
+# lie within {glue:text}`ch4c_away:.1f` standard errors of these numbers. Fakes on $0, \dots, M-1$ would lower the mean by
+# {glue:text}`ch4c_supports_bias:.1f`, and fakes on $1, \dots, M$ would raise it by as much. {doc}`The page on data sampling <03_data_sampling>` draws the distribution. Change its settings yourself:
 #
 # ```{explorer} estimate
 # ```
 #
 # ## What becomes of the rate?
 #
-# Often it is no probability at all. With a guard it is one, but more than six times too large.
+# Often the rate is no probability at all. If the estimate is guarded from below and the rate is capped at 1, it is a probability, but more than six times too large.
 #
 # ```{admonition} As written: journal, Section 5.2
 # :class: as-written
@@ -227,7 +230,7 @@ expect("No bell of this width finds 6000", mean + 7 * sd < 6000, mean=mean, sd=s
 #
 # ```{admonition} As coded: December 2024, utils 229–232; FedSampling
 # :class: as-coded
-# The estimate is floored, at the number of clients in both; in the code of January 2025 at 1, with the rate capped at 1.
+# Both floor the estimate at the number of clients. The code of January 2025 floors it at 1 and caps the rate at 1.
 # ```
 
 
@@ -262,37 +265,37 @@ expect("no tenth of any total", verdict["request_of_the_ratio"] == "fails")
 table(decided["rate_is_a_probability"].table)
 
 # %% [markdown]
-# For $n^* = 600$, a tenth of the truth, $n^*/\tilde n$ is not a probability in {glue:text}`ch4c_outside:.0f` % of the rounds. Guarded,
-# its mean is {glue:text}`ch4c_times:.1f` times $n^*/n$, nearly all of it from clipping. Against the clipped total it is
-# {glue:text}`ch4c_times_clipped:.2f` times. A floor of 1 or of $m$ makes no difference in these digits, since
-# below $n^*$ the cap at 1 decides. At the preprint's $n^* = 2048$ it decides in {glue:text}`ch4c_guard_2048:.0f` % of the rounds, and data
-# sampling is off.
+# Request $n^* = 600$, a tenth of the true total. Then $n^*/\tilde n$ is not a probability in {glue:text}`ch4c_outside:.0f` % of the rounds. With the guard,
+# its mean is {glue:text}`ch4c_times:.1f` times $n^*/n$, nearly all of it from clipping: compared with the clipped total it is
+# {glue:text}`ch4c_times_clipped:.2f` times. Whether the floor is 1 or $m$ makes no difference in these digits, because
+# below $n^*$ the cap at 1 decides. At the preprint's $n^* = 2048$ the cap decides in {glue:text}`ch4c_guard_2048:.0f` % of the rounds, and then data
+# sampling is switched off.
 #
-# Without a guard the mean squared error is huge, {glue:text}`ch4c_raw_mse:.0f`, because of the rounds with $\tilde n$ near 0. There
-# $\mathbb E[1/\tilde n]$ is {glue:text}`ch4c_inverse:.3f` of $1/n_c$, where $n_c$ is the clipped total. That is *below* 1: negative values outweigh Jensen's inequality, which needs
-# a positive variable.
+# Without a guard the mean squared error is huge, {glue:text}`ch4c_raw_mse:.0f`, because of the rounds in which $\tilde n$ is near 0.
+# The mean $\mathbb E[1/\tilde n]$ is then {glue:text}`ch4c_inverse:.3f` of $1/n_c$, where $n_c$ is the clipped total. One would expect more than 1 by Jensen's inequality, but that inequality needs
+# a positive variable, and here negative values outweigh Jensen's inequality.
 #
 # :::{admonition} Verdict on the rate: fails
 # :class: verdict
-# Read $n^*/\tilde n$ as $\min(1, n^*/\max(\tilde n, 1))$, and then its mean is not $n^*/n$. The preprint's 2048 is
-# no tenth of any total in the setting either: those are 60, 600 and 6000.
+# To be a probability, $n^*/\tilde n$ must be read as $\min(1, n^*/\max(\tilde n, 1))$, and then its mean is not $n^*/n$. Nor is the preprint's 2048 the tenth that it asks for. It is
+# no tenth of any total in the setting: those tenths are 60, 600 and 6000.
 # :::
 #
 # ## What limit does Lemma 2 have?
 #
-# The right one, on two conditions: a guard, and no size above the cap, unless the rate itself vanishes.
+# Lemma 2 has the right limit on two conditions: the estimate must be guarded from below, and no size may exceed the cap, unless the rate itself vanishes. Three observations show why.
 #
 # ```{admonition} As written: journal, eq. 6.8
 # :class: as-written
 # "$\lim_{m \to \infty} \mathbb E[(\tilde p - p)^2] = 0$" with $p = n^*/n$ and $\tilde p = n^*/\tilde n$.
 # ```
 #
-# 1. **The guard.** With $M = 4$, $\alpha = 1/2$ and all sizes 3, every client reports 1 with probability 1/6. If all do, $\tilde n = 0$ exactly, so
+# 1. **The guard.** With $M = 4$, $\alpha = 1/2$ and all sizes 3, every client reports 1 with probability 1/6. If all clients do so, $\tilde n = 0$ exactly, so
 #    the expectation is infinite for *every* $m$. At the paper's $M$ and $\alpha$ = 0.1616, $\tilde n$ can be 0 for
 #    $m$ = 25, 50, 75 and so on.
-# 2. **The cap.** The estimate settles at the clipped total $n_c$. So for $n^* = qn$ the error settles at $q^2(n/n_c-1)^2$.
-# 3. **The request.** For a fixed $n^*$ both $p$ and $\tilde p$ go to 0. Then (6.8) is true even when everything is clipped. *Relative* to $p$ the
-#    error of clipped sizes stays, and that is what a method feels.
+# 2. **The cap.** As $m$ grows, the estimate settles at the clipped total $n_c$ and not at $n$. So for $n^* = qn$ the error settles at $q^2(n/n_c-1)^2$.
+# 3. **The request.** For a fixed $n^*$ both $p$ and $\tilde p$ go to 0, so eq. 6.8 is true even when everything is clipped. But *relative* to $p$ the
+#    error of clipped sizes stays, and the relative error decides how many examples are used.
 
 
 # %%
@@ -308,7 +311,7 @@ for size_, requested in ((600, 6000), (600, 600), (60, 600)):
     np.testing.assert_allclose(ours, evidence.squared_error(size_, 100, requested))
 
 # %% [markdown]
-# Many participants, by the package:
+# The package does the same for many numbers of participants:
 
 # %%
 counts = np.unique(np.round(np.logspace(np.log10(2), 3.3, 34)).astype(int))
@@ -346,15 +349,15 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 # :name: fig-theory-lemma2
 # :alt: Two panels on logarithmic axes over the number of participants from 2 to 2000. Above, the mean squared error of the rate: with clipped sizes and a tenth requested it flattens at a dotted line, with a fixed request it falls, and with sizes below the cap it approaches a dotted line of slope one over m. Below, the same errors relative to the rate: both clipped cases flatten at one dotted line, only the unclipped one falls.
 #
-# Above: the error that Lemma 2 speaks of. Clipped sizes and a request of a tenth keep it at its limit (dotted). A fixed
-# request makes it vanish, but only because both rates do. Below: relative to the rate it stays. For sizes under the cap the error
+# Above: the error that Lemma 2 is about. Clipped sizes and a request of a tenth keep it at its limit (dotted). A fixed
+# request makes it vanish, but only because both rates vanish. Below: relative to the rate the error stays. For sizes under the cap the error
 # comes down like one over the number of participants (dotted).
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# For a share of the data, $n^* = qn$, here is how fast. For any other $n^*$ see {prf:ref}`wwi-lem-size`.
+# How fast does the error vanish? The next lemma answers for a share of the data, $n^* = qn$. For any other $n^*$ see {prf:ref}`wwi-lem-size`.
 #
 # ```{prf:lemma} The error of the guarded rate
 # :label: lem-size-rate
@@ -379,14 +382,14 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 # gives $\tilde n/n_c \to 1$ in probability, hence $\tilde p \to \min(1, q\lambda)$, and $\tilde p$ is bounded.
 # ```
 #
-# With sizes 600, $M = 100$ and $q = 1/10$ the limit is $q^2(600/99 - 1)^2$ = {glue:text}`ch4c_limit:.4f`, or
-# {glue:text}`ch4c_limit_relative:.1f` times $q^2$. With sizes 60 the delta method gives the constant: $m$ times the error tends to
+# For sizes of 600, $M = 100$ and $q = 1/10$ the limit is $q^2(600/99 - 1)^2$ = {glue:text}`ch4c_limit:.4f`, or
+# {glue:text}`ch4c_limit_relative:.1f` times $q^2$. For sizes of 60 the delta method gives the constant: $m$ times the error tends to
 # $q^2\,\mathrm{Var}(r)/(\alpha^2\,60^2)$ = {glue:text}`ch4c_delta:.4f`.
 #
 # :::{admonition} Verdict on Lemma 2: holds, on two conditions
 # :class: verdict
-# (1) $\tilde n$ is guarded from below; (2) no size is above $M-1$, or $n^*/n \to 0$. With $n^* = qn$ and nothing clipped the error is
-# $O(1/m)$. The sentence before it, on asymptotic unbiasedness, needs (1) and that nothing is clipped.
+# The conditions are (1) that $\tilde n$ is guarded from below, and (2) that no size is above $M-1$, or that $n^*/n \to 0$. With $n^* = qn$ and nothing clipped the error is
+# $O(1/m)$. The sentence before the lemma, on asymptotic unbiasedness, needs (1) and that nothing is clipped.
 # :::
 #
 # :::{admonition} Verdict on the slides' Lemma 1: fails
@@ -395,14 +398,14 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 #
 # $$\lim \mathbb E[(p - \hat p)^2] < \lim \tfrac{\mathrm{Var}(r_c)}{|C|\alpha^2} = 0$$
 #
-# says that a limit of squares is below 0. With $\le$, a guard and no clipping
-# it is true. To first order the error is smaller by the factor $(K/N)^2/\bar n^2$, $\bar n$ the mean size.
+# says that a limit of squares is below 0. With $\le$ in place of $<$, a guard and no clipping
+# it is true. To first order the error is smaller by the factor $(K/N)^2/\bar n^2$, where $\bar n$ is the mean size.
 # :::
 #
 # ## Which settings make it useful?
 #
-# Large federations that ask everyone once, with a cap above the sizes. Ten participants of a round are far too few. The cap trades clipping against
-# noise ([](03_data_sampling.ipynb)), so every point gets the best one:
+# The estimate is useful in large federations that ask everyone once, with a cap above the sizes. The ten participants of a round are far too few. The cap trades clipping against
+# noise ({doc}`the page on data sampling <03_data_sampling>`), so each point of the next figure uses the best cap:
 
 
 # %%
@@ -458,12 +461,12 @@ expect("takes some thousands of reports", 1000 < enough[3.0] < 10_000, reports=e
 # ```{provenance} Figure
 # ```
 #
-# At $\epsilon = 3$ and the best cap, {glue:text}`ch4c_best_10_cap`, ten reports err by most of the total: {glue:text}`ch4c_best_10:.0f` %. A hundred err by
-# {glue:text}`ch4c_best_100:.0f` %. An error of 10 % takes some thousands of reports at $\epsilon = 3$, {glue:text}`ch4c_enough`,
-# and {glue:text}`ch4c_enough_1` at $\epsilon = 1$. Or $\epsilon$ = {glue:text}`ch4c_epsilon_100:.1f` with a hundred reports, {glue:text}`ch4c_epsilon_10:.1f`
+# At $\epsilon = 3$ and the best cap, {glue:text}`ch4c_best_10_cap`, ten reports err by most of the total: {glue:text}`ch4c_best_10:.0f` %. A hundred reports err by
+# {glue:text}`ch4c_best_100:.0f` %. An error of 10 % takes some thousands of reports at $\epsilon = 3$, namely {glue:text}`ch4c_enough`,
+# and {glue:text}`ch4c_enough_1` at $\epsilon = 1$. The other way to this error is less privacy: $\epsilon$ = {glue:text}`ch4c_epsilon_100:.1f` with a hundred reports, or {glue:text}`ch4c_epsilon_10:.1f`
 # with ten.
 #
-# And in your setting (parameters `clients_per_round`, `size_cap`, `epsilon`, `n_star`; sizes 600)?
+# The table answers for a setting of your own (parameters `clients_per_round`, `size_cap`, `epsilon`, `n_star`; sizes of 600):
 
 # %%
 table(ch04c.tabulate_setting(s.clients_per_round, s.size_cap, s.epsilon, s.n_star))
@@ -471,7 +474,7 @@ table(ch04c.tabulate_setting(s.clients_per_round, s.size_cap, s.epsilon, s.n_sta
 # %% [markdown]
 # ## What if the request follows the estimate?
 #
-# Then the estimate cancels, and nobody has to report.
+# If the request is a share of the estimate, the estimate cancels and nobody has to report.
 #
 # ```{prf:lemma} A share needs no size
 # :label: lem-size-share
@@ -483,7 +486,7 @@ table(ch04c.tabulate_setting(s.clients_per_round, s.size_cap, s.epsilon, s.n_sta
 # The first statement is a division. Given $q$, the number kept is binomial with parameters $n$ and $q$.
 # ```
 #
-# Say that a tenth is meant. What do ten clients with 600 examples each train on?
+# Suppose that a tenth is meant. How many examples do ten clients with 600 examples each then train on?
 
 
 # %%
@@ -506,8 +509,8 @@ example_moments = {
 table(ch04c.tabulate_examples(example_moments))
 
 # %% [markdown]
-# What is given up is a *number* of examples fixed beforehand: the server gets a tenth of whatever is there. FedSampling's slides call a fixed ratio the
-# "naive solution" that may "cause privacy leakage or lead to a biased model update". Clients $\{0\}$ and $\{1, 2, 3\}$, all samples listed:
+# A fixed share gives up a *number* of examples that is known beforehand: the server gets a tenth of whatever the participants hold. FedSampling's slides object to a fixed ratio, which they call the
+# "naive solution" that may "cause privacy leakage or lead to a biased model update". To test the objection, take clients with the examples $\{0\}$ and $\{1, 2, 3\}$ and list all samples:
 
 # %% tags=["remove-input"]
 objection = verdict["slides_fixed_ratio"]
@@ -519,23 +522,23 @@ table(decided["slides_fixed_ratio"].table)
 #
 # :::{admonition} Verdict on the slides' objection: holds, for their target
 # :class: verdict
-# Right for *their* target: if examples count equally and sums are divided by a fixed $K$, then $rN \neq K$ scales the update. For FedSTaS's weights $1/N$
-# (eq. 6) there is nothing to divide by. A fixed rate is unbiased for the mean of the clients' means (samples that are not empty), and no size is sent.
+# The objection is right for *their* target: if examples count equally and sums are divided by a fixed $K$, then $rN \neq K$ scales the update. With FedSTaS's weights $1/N$
+# (eq. 6) no sum is divided by $K$. A fixed rate is unbiased for the mean of the clients' means (samples that are not empty), and no size is sent.
 # :::
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# Fix the rate $q$ (`FixedRate(q)`). If a number must be requested: one memoised report of *every* client, a cap above the sizes, and
+# Fix the rate $q$ (`FixedRate(q)`). If a number of examples must be requested, ask *every* client for one memoised report, with a cap above the sizes, and use
 # $\min(1, n^*/\max(\tilde n, 1))$ (`Requested(n_star, epsilon, size_cap, memoised=True)`).
 # ```
 #
 # ## What we learned
 #
-# - Eq. 5.7 is unbiased for $\sum_k \min(n_k, M-1)$. At the paper's numbers that is {glue:text}`ch4c_mean:.0f`, with a standard deviation of {glue:text}`ch4c_sd:.0f`, where 6000 is meant.
+# - Eq. 5.7 is unbiased for $\sum_k \min(n_k, M-1)$. At the paper's numbers this total is {glue:text}`ch4c_mean:.0f`, with a standard deviation of {glue:text}`ch4c_sd:.0f`, although 6000 is meant.
 # - Lemma 2 needs a guard, and sizes below the cap or a rate that vanishes. With $n^* = qn$ and no clipping the error is $O(1/m)$.
-# - An error of 10 % takes {glue:text}`ch4c_enough` reports at $\epsilon = 3$. A fixed share $q$ takes none.
+# - An error of 10 % takes {glue:text}`ch4c_enough` reports at $\epsilon = 3$, whereas a fixed share $q$ takes none.
 #
-# The verdicts, by the functions that also decide the ledger:
+# These are the page's verdicts, computed by the functions that also decide the ledger:
 
 # %% tags=["remove-input"]
 table(ch04.tabulate_verdicts(ch04c.CLAIMS, decided))
@@ -555,8 +558,8 @@ table(ch04.tabulate_verdicts(ch04c.CLAIMS, decided))
 # :label: sol-ch4c-estimate
 # :class: dropdown
 # ````
-# In expectation $(1-\alpha)m$ reports are fakes of mean $M/2$; what is left is $\alpha$ times the total. If yours is too large by
-# $(1-\alpha)m/(2\alpha)$, you took $(M-1)/2$ for the mean of a fake: that is the mean with 0 among them.
+# In expectation $(1-\alpha)m$ reports are fakes of mean $M/2$, and the rest of the sum is $\alpha$ times the total. If yours is too large by
+# $(1-\alpha)m/(2\alpha)$, you took $(M-1)/2$ for the mean of a fake, which is the mean if 0 is among them.
 
 
 # %%
@@ -584,8 +587,8 @@ print(check.answer("sizes/estimate", estimate))
 # :label: sol-ch4c-mean
 # :class: dropdown
 # ````
-# In {prf:ref}`lem-size-estimator` put $\mu = (M-1)/2$: the bias is $-(1-\alpha)m/(2\alpha)$. If yours is the sum of the clipped sizes, you made the
-# server's mistake: it takes off $M/2$ for each fake, and these are smaller.
+# Put $\mu = (M-1)/2$ into {prf:ref}`lem-size-estimator`: the bias is $-(1-\alpha)m/(2\alpha)$. If yours is the sum of the clipped sizes, you made the
+# server's mistake of subtracting $M/2$ for each fake, although these fakes are smaller on average.
 
 
 # %%

@@ -163,13 +163,13 @@ def eq_6_11(g, n, n_star, size):
 
 
 p = Fraction(4, 8)
-assert (moments(g, coins(4, p, 2))[1] == p * (1 - p) / 4 * g.T @ g).all()
 printed = eq_6_11(g, 8, 4, 2)
-assert (printed == cov.paper_lemma4(g, 8, 4, 2)).all()
 determinant = printed[0, 0] * printed[1, 1] - printed[0, 1] ** 2
 print("eq. 6.11, row by row:", *map(str, printed.flat), " determinant", determinant)
 
 # %% tags=["remove-input"]
+assert (moments(g, coins(4, p, 2))[1] == p * (1 - p) / 4 * g.T @ g).all()
+assert (printed == cov.paper_lemma4(g, 8, 4, 2)).all()
 glue_values("ch4d", example_determinant=determinant)
 expect("The formula itself is no covariance", determinant < 0, determinant=float(determinant))
 table(decided["lemma4"].table)
@@ -246,11 +246,11 @@ def largest_request(n_k, n, size):
 
 at_600 = eigenvalues(600, 6000, 600, 60)
 at_2048 = eigenvalues(600, 6000, 2048, 204)
-assert at_600 == cov.lemma4_form(6000, 600, 60).eigenvalues(600)
 most = [largest_request(600, 6000, size) for size in (60, 204)]
-assert most == [cov.largest_request(600, 6000, size) for size in (60, 204)]
 
 # %% tags=["remove-input"]
+assert at_600 == cov.lemma4_form(6000, 600, 60).eigenvalues(600)
+assert most == [cov.largest_request(600, 6000, size) for size in (60, 204)]
 glue_figure("ch4d_figure_map", ch04d.draw_validity())
 glue_values("ch4d", a_600=float(at_600[0]), along_600=float(at_600[1]), a_2048=float(at_2048[0]))
 glue_values("ch4d", along_2048=float(at_2048[1]), most_60=float(most[0]), most_204=float(most[1]))
@@ -292,9 +292,9 @@ srs = moments(same, fixed_number(3, 1))
 poisson = moments(same, coins(3, Fraction(3, 9), 1))
 print("fixed number: mean", *srs[0], "variance", *srs[1][0])
 print("coins:        mean", *poisson[0], "variance", *poisson[1][0])
-assert (srs[0] == poisson[0]).all() and srs[1] < poisson[1]
 
 # %% tags=["remove-input"]
+assert (srs[0] == poisson[0]).all() and srs[1] < poisson[1]
 table(decided["theorem3"].table)
 
 # %% [markdown]
@@ -328,12 +328,12 @@ table(decided["theorem3"].table)
 blind = covariances.unbiased_readings().set_index("design")
 below, settings = int(blind["always below"].sum()), int(blind["settings"].sum())
 lemma_form = cov.lemma4_form(64, 6, 4)
-theirs = cov.srs_form(8, 4)
 scale = Fraction(8 * 6, 64)
-assert lemma_form.is_covariance(8)
 rescaled = float(lemma_form.each / scale**2)
 
 # %% tags=["remove-input"]
+theirs = cov.srs_form(8, 4)
+assert lemma_form.is_covariance(8)
 glue_values(
     "ch4d", ordered=order["ordered"], both=order["both"], strict=order["strict"], shrunk=scale
 )
@@ -469,9 +469,9 @@ expect("Coins are noisier for the median", min(medians.values()) > 1, **medians)
 # %%
 sizes, n_star = np.array([10, 30, 60]), 20
 expected = sizes * n_star / sizes.sum()
-assert expected.tolist() == [2, 6, 12]
 
 # %% tags=["remove-input"]
+assert expected.tolist() == [2, 6, 12]
 expect("Verdict on larger clients: fails", verdict["larger"] == "fails")
 expect("holds in expectation", verdict["total"] == "holds")
 expect("hold on a condition each", {verdict["uniform"], verdict["unbiased"]} == {"holds-if"})
@@ -513,11 +513,11 @@ aim = sum(mean for mean, _ in ours)[0] / Fraction(2)
 
 designs = pooling.pooled_target()
 variance = [Fraction(v) for v in designs["variance"]]
+
+# %% tags=["remove-input"]
 assert central[0][0] == Fraction(designs["mean"][0])
 assert central[1][0, 0] == variance[0]
 assert aim == Fraction(designs["mean"][4])
-
-# %% tags=["remove-input"]
 pooled, equal_weights = designs["mean"][0], designs["mean"][4]
 glue_values("ch4d", pooled=pooled, equal_weights=equal_weights, central_variance=variance[0])
 glue_values("ch4d", proportional_variance=variance[2], coins_variance=variance[1])

@@ -11,13 +11,13 @@
 # ---
 
 # %% [markdown]
-# # 4e. Privacy: what does epsilon = 3 promise?
+# # What does ε = 3 promise, and for how long?
 #
 # ```{at-a-glance}
-# :needs: conditional probabilities; how a client reports its size is in chapter 3
+# :needs: conditional probabilities; how a client reports its size, which the page on data sampling tells
 # ```
 #
-# At the end you will know
+# It promises that a single report hides the size of a client, and nothing more: the promise is spent after the first round. At the end you will know
 # - for which fake sizes, and for whom, Lemma 5 is true, and that it is then exact;
 # - what 99 rounds cost, as an $\epsilon$ and as the chance that a size is read off;
 # - what one remembered report costs, and what else a participant sends.
@@ -53,7 +53,7 @@ plots.set_page_style()
 # %% [markdown]
 # ## Is a report private?
 #
-# One report is, if the fake sizes are right and no client is empty. Then the promised $\epsilon$ is exact.
+# One report is private if the fake sizes are drawn from the right set and no client is empty. The promised $\epsilon$ is then exact.
 #
 # ```{admonition} As written: journal, Definition 1 and Lemma 5
 # :class: as-written
@@ -63,7 +63,7 @@ plots.set_page_style()
 #
 # ```{admonition} As coded: December 2024, utils 209–229
 # :class: as-coded
-# $\alpha = 0.1616$ for $\epsilon = 3$ and $M = 100$, fake sizes uniform on $1, \dots, M-1$, clipping from above only, a fresh report of every client in every round.
+# The code has $\alpha = 0.1616$ for $\epsilon = 3$ and $M = 100$, fake sizes uniform on $1, \dots, M-1$, clipping from above only, and a fresh report of every client in every round.
 # ```
 #
 # ```{prf:lemma} One report
@@ -81,7 +81,7 @@ plots.set_page_style()
 # every $y \in A$, and it grows with $\alpha$: solve for $\alpha$. A size outside $B$ is reported by its owner with probability $\alpha > 0$ and by nobody else.
 # ```
 #
-# With $K = M-1$ this is eq. 6.13. The journal says neither what $\mathcal P(M)$ ranges over nor what an empty client does. All readings, for $M = 4$ and
+# With $K = M-1$ this is eq. 6.13. The journal says neither what $\mathcal P(M)$ ranges over nor what an empty client does, so we compute all readings for $M = 4$ and
 # $e^\epsilon = 3$, hence $\alpha = 2/5$:
 
 
@@ -115,9 +115,9 @@ def worst(sizes, fakes):
 
 everyone = [worst(range(1, M), fakes) for fakes in readings]
 empty = [worst(range(M), fakes) for fakes in readings]
-assert everyone[0] == theory.ldp_ratio(M, alpha) == 3 and empty[0] == math.inf
 
 # %% tags=["remove-input"]
+assert everyone[0] == theory.ldp_ratio(M, alpha) == 3 and empty[0] == math.inf
 decided = {name: decide("ch4e", None, name, getattr(evidence, name)) for name in ch04e.CLAIMS}
 verdict = {name: evidence.verdict for name, evidence in decided.items()}
 expect("Then the bound is attained", everyone[0] == 3 and min(everyone[1:]) > 3)
@@ -126,14 +126,14 @@ expect("is then private too", verdict["total_is_private"] == "holds-if")
 table(decided["lemma5"].table)
 
 # %% [markdown]
-# Only $1, \dots, M-1$ gives 3, and has the mean $M/2$ that eq. 5.7 needs (last column). Then the bound is attained: {glue:text}`ch4e_ours_lemma5`. An empty client, which $\min(n_k, M-1)$ lets through, is given away by
-# the answer 0. The slides' clip at $M$ opens the same hole at the other end. Fakes and sizes may both be on $0, \dots, M-1$. Then empty clients may answer, but
-# $\alpha = (e^\epsilon-1)/(e^\epsilon+M-1)$, and eq. 5.7 needs $(M-1)/2$ for $M/2$.
+# Only fakes on $1, \dots, M-1$ give the ratio 3 and also have the mean $M/2$ that eq. 5.7 needs (last column). Then the bound is attained: {glue:text}`ch4e_ours_lemma5`. But an empty client, which $\min(n_k, M-1)$ lets through, is given away by
+# the answer 0. The slides' clip at $M$ opens the same hole at the other end. One could also let both fakes and sizes range over $0, \dots, M-1$. Then empty clients may answer, but
+# $\alpha = (e^\epsilon-1)/(e^\epsilon+M-1)$, and eq. 5.7 needs $(M-1)/2$ in place of $M/2$.
 #
 # :::{admonition} Verdict on Lemma 5: holds, on a condition
 # :class: verdict
-# With equality, for one report, if the fake size is uniform on $1, \dots, M-1$ and no client is empty. (Or sizes are clipped from
-# below as well, as this package does.) The total $\tilde n$, a function of reports, is then private too.
+# It holds with equality, for one report, if the fake size is uniform on $1, \dots, M-1$ and no client is empty, or if sizes are clipped from
+# below as well, as this package does. The total $\tilde n$, because it is a function of reports, is then private too.
 # :::
 
 # %%
@@ -154,18 +154,18 @@ table(decided["slides_ratio"].table)
 
 # %% [markdown]
 # The preprint's number is right: $\alpha = 0.1616$ gives $e^\epsilon$ = {glue:text}`ch4e_ratio`, $\epsilon$ = {glue:text}`ch4e_one:.5f`, just inside 3. The exact
-# $\alpha$ is {glue:text}`ch4e_alpha_exact:.7f`. With fakes on $0, \dots, M-1$ it would be {glue:text}`ch4e_zero_epsilon:.4f`, just outside.
+# $\alpha$ for 3 is {glue:text}`ch4e_alpha_exact:.7f`. With fakes on $0, \dots, M-1$ the loss would be $\epsilon$ = {glue:text}`ch4e_zero_epsilon:.4f`, just outside.
 #
 # :::{admonition} Verdict on the slides' Lemma 2: fails
 # :class: verdict
-# "If and only if" fails: every smaller $\alpha$ is private as well, so "$=$" must be "$\le$". The second formula fails too:
-# for the first one's $\alpha$ at $M = 4$ and $e^\epsilon = 3$ it gives {glue:text}`ch4e_ours_slides_ratio`. It is that of $M$ fakes, and
-# should read $((M-2)\alpha + 1)/(1-\alpha)$. And the mechanism that the slides describe, clipped at $M$, is not private: a report of $M$ proves $n_k \ge M$.
+# "If and only if" fails because every smaller $\alpha$ is private as well, so "$=$" must be "$\le$". The second formula fails too:
+# for the $\alpha$ of the first formula at $M = 4$ and $e^\epsilon = 3$ it gives {glue:text}`ch4e_ours_slides_ratio`. It is the ratio for $M$ fakes, and
+# should read $((M-2)\alpha + 1)/(1-\alpha)$. Finally, the mechanism that the slides describe, clipped at $M$, is not private, because a report of $M$ proves $n_k \ge M$.
 # :::
 #
 # ## What do 99 rounds cost?
 #
-# An $\epsilon$ of about thirty for the average client, and of about 300 as coded. Each fresh report costs the same again.
+# They cost an $\epsilon$ of about thirty for the average client, and of about 300 as coded, because each fresh report costs as much as the first.
 #
 # ```{admonition} As written: preprint, Section 3.1
 # :class: as-written
@@ -211,12 +211,12 @@ for j in (1, 10, 99):
 soft = {j: composed(float(alpha), M, j, 1e-5) for j in range(1, 100)}
 
 # %% [markdown]
-# All three agree: this cell, the exact fraction and the package's logarithms.
+# This cell, a computation in exact fractions and the package's logarithms agree.
 #
 # ### What does an epsilon of 30 mean?
 #
-# That the size can be read off. The server guesses a client's most frequent report, ties by lot. Before you read on: after how many is it
-# right with 90 %? If all sizes are equally plausible beforehand, no guess is better, since the likelihood of a size grows with its count.
+# It means that the size can be read off. Suppose the server guesses a client's most frequent report, and breaks ties by lot. If all sizes are equally plausible beforehand, no guess is better, because the likelihood of a size grows with the number of reports that equal it. Before you read on: after how many reports is the guess
+# right with a probability of 90 %?
 #
 # ```{prf:lemma} Reading a size off its reports
 # :label: lem-mode-attack
@@ -258,11 +258,13 @@ def read_off(M, alpha, j):
 
 
 attack = theory.mode_attack(M, alpha, 99)  # exact fractions, for all j at once
+
+# %% tags=["remove-input"]
 for j in (1, 2, 5, 10):
     assert read_off(M, alpha, j) == attack[j]
 
 # %% [markdown]
-# And ten reports of a client with 42 examples, attacked:
+# As a check, we simulate the attack on ten reports of a client with 42 examples:
 
 # %%
 trials, j = 40_000, 10
@@ -281,9 +283,9 @@ right = float((report_counts.argmax(axis=1) == 42).mean())
 # a client is drawn more than 0, 1, ... times of 99
 above = binom.sf(np.arange(99), 99, 0.1)
 low, high = (1 - (1 - above) ** 100).sum(), np.minimum(1, 100 * above).sum()
-np.testing.assert_allclose((low, high), theory.busiest_bounds(99, 10, 100))
 
 # %% tags=["remove-input"]
+np.testing.assert_allclose((low, high), theory.busiest_bounds(99, 10, 100))
 error = math.sqrt(attack[j] * (1 - attack[j]) / trials)
 assert abs(right - attack[j]) < 5.5 * error  # false alarm: 1e-7
 glue_figure("figure_ch4e_rounds", ch04e.draw_costs(one, soft, attack, (low + high) / 2))
@@ -305,34 +307,36 @@ table(ch04e.tabulate_costs(attack, soft, one))
 # :name: fig-ch4e-rounds
 # :alt: Above, the total epsilon over the number of reports of one client: a straight line to about 297 at 99 reports, a dashed curve to about 101 for delta 1e-5, and a level line at 3 for one report that is remembered. Below, the probability that the size is read off: it rises from 17 per cent to almost 100, and stays level at 17 for one report that is remembered. Dotted lines mark the average client, the busiest client and 99 reports as coded.
 #
-# What a client pays for reporting afresh, as $\epsilon$ (above) and as the chance that its clipped size is read off (below). One remembered report stays where it
+# What a client pays for reporting afresh, as $\epsilon$ (above) and as the chance that its clipped size is read off (below). With one remembered report the cost stays where it
 # began (green).
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# A blind guess is right with {glue:text}`ch4e_attack_0:.0f` %, and one after a single report with {glue:text}`ch4e_attack_1:.0f` %. Two reports are no better: a second one that disagrees is a tie.
-# After ten it is {glue:text}`ch4e_attack_10:.1f` % ({glue:text}`ch4e_trials` simulated attacks: {glue:text}`ch4e_right:.1f` %, standard error {glue:text}`ch4e_right_error:.1f`), and
-# 90 % is reached after {glue:text}`ch4e_nine` reports. A client above the cap gives away only that it is there.
+# A blind guess is right with a probability of {glue:text}`ch4e_attack_0:.0f` %, and a guess after a single report with {glue:text}`ch4e_attack_1:.0f` %. Two reports are no better, because a second report that disagrees makes a tie.
+# After ten reports the probability is {glue:text}`ch4e_attack_10:.1f` %, and {glue:text}`ch4e_trials` simulated attacks agree ({glue:text}`ch4e_right:.1f` %, standard error {glue:text}`ch4e_right_error:.1f`).
+# It reaches 90 % after {glue:text}`ch4e_nine` reports. A client whose size is above the cap gives away only that it is above the cap.
 #
 # ```{explorer} privacy
 # ```
 #
 # ### How often is a client asked?
 #
-# As coded, in every round: $99\,\epsilon$ = {glue:text}`ch4e_all:.0f`. As written, when it takes part.
-# Under uniform draws of ten from 100 that is 9.9 times on average (binomial), $\epsilon$ = {glue:text}`ch4e_average:.1f`. And the busiest of the 100? Counts of one round are negatively associated, so
-# the expected maximum lies between that of independent counts and the union bound: {glue:text}`ch4e_low:.2f` to {glue:text}`ch4e_high:.2f`, $\epsilon$ from
-# {glue:text}`ch4e_low_epsilon:.0f` to {glue:text}`ch4e_high_epsilon:.0f`. FedSTaS does not draw uniformly: a client that is alone in its stratum takes part in every round.
+# As coded, a client is asked in every round, which costs $99\,\epsilon$ = {glue:text}`ch4e_all:.0f`. As written, it is asked when it takes part.
+# Under uniform draws of ten from 100 clients it takes part 9.9 times on average (binomial), so $\epsilon$ = {glue:text}`ch4e_average:.1f`.
+#
+# The busiest of the 100 clients pays more. The counts of one round are negatively associated, so
+# the expected maximum lies between that of independent counts and the union bound, {glue:text}`ch4e_low:.2f` to {glue:text}`ch4e_high:.2f` times, and $\epsilon$ between
+# {glue:text}`ch4e_low_epsilon:.0f` and {glue:text}`ch4e_high_epsilon:.0f`. FedSTaS does not draw uniformly, and there a client that is alone in its stratum takes part in every round.
 #
 # :::{admonition} Verdict on the guarantee: fails
 # :class: verdict
-# $\epsilon$ = 3 is the price of *one* report. A training with fresh reports costs a client that takes part $j$ times exactly $3j$. And
+# $\epsilon$ = 3 is the price of *one* report. A training with fresh reports costs a client that takes part $j$ times exactly $3j$, and
 # an adversary can infer a size.
 # :::
 #
-# In your setting (parameters `clients`, `clients_per_round`, `rounds`, `size_cap`, `epsilon`):
+# The table answers for a setting of your own (parameters `clients`, `clients_per_round`, `rounds`, `size_cap`, `epsilon`):
 
 # %%
 table(ch04e.tabulate_setting(s.clients, s.clients_per_round, s.rounds, s.size_cap, s.epsilon))
@@ -340,8 +344,8 @@ table(ch04e.tabulate_setting(s.clients, s.clients_per_round, s.rounds, s.size_ca
 # %% [markdown]
 # ## Does it help that only some clients take part?
 #
-# Not against the server. *Amplification by subsampling* says: if a client takes part with probability $q$ and nobody can tell whether it did, the ratio shrinks to $1 + q(e^\epsilon - 1)$. Here
-# $\log(1 + 0.1\,(e^3 - 1))$ = {glue:text}`ch4e_amplified:.3f`. Two clients, one drawn by lot, $M = 4$, $\alpha = 2/5$; the other one has size 2:
+# It does not help against the server. *Amplification by subsampling* says that if a client takes part with probability $q$ and nobody can tell whether it did, the ratio shrinks to $1 + q(e^\epsilon - 1)$. In the paper's setting the loss would be only
+# $\log(1 + 0.1\,(e^3 - 1))$ = {glue:text}`ch4e_amplified:.3f`. To see who profits, take two clients of which one is drawn by lot, with $M = 4$ and $\alpha = 2/5$; the other client has size 2:
 
 # %%
 other, mine = report(2, Fraction(2, 5), range(1, 4)), {}
@@ -358,13 +362,13 @@ expect("the worst ratio is 2", worst_ratio(mixed) == 2 and worst_ratio(mine.valu
 table(evidence.subsampling_table())
 
 # %% [markdown]
-# Without a name on the report the worst ratio is 2, that is 1 + (3 − 1)/2. But the *server* asks by name, and local differential privacy
-# protects from the server. There the ratio is 3. Nor is the draw independent of the data: FedSTaS draws by gradient norm. So $3j$ stands. (Even with the smaller price,
+# Without a name on the report the worst ratio is 2, which is 1 + (3 − 1)/2. But the *server* asks by name, and local differential privacy
+# protects from the server. For the server the ratio is 3. Nor is the draw independent of the data, because FedSTaS draws by gradient norm. So the cost of $3j$ stands. (Even with the smaller price,
 # 99 rounds would cost {glue:text}`ch4e_amplified_all:.0f` in pure composition.)
 #
 # ## What if a client remembers its answer?
 #
-# Then all rounds together cost one report.
+# If a client draws its answer once and repeats it, all rounds together cost one report.
 #
 # ```{prf:lemma} Memoised reports
 # :label: lem-memoised
@@ -389,13 +393,12 @@ leaks = verdict["what_is_protected"]
 expect("Verdict on privacy of clients' data: fails", leaks == "fails")
 
 # %% [markdown]
-# This is the permanent randomised response of {cite:t}`erlingsson2014rappor`. The server's chance to read the size off stays at {glue:text}`ch4e_attack_1:.0f` %. What it
-# costs: the noise of $\tilde n$ no longer averages out over rounds, and a client whose size *changes* pays again for a new answer.
+# This is the permanent randomised response of {cite:t}`erlingsson2014rappor`. The server's chance of reading the size off stays at {glue:text}`ch4e_attack_1:.0f` %. Memoisation has two costs: the noise of $\tilde n$ no longer averages out over rounds, and a client whose size *changes* pays again for a new answer.
 #
 # ## What else leaves a client?
 #
-# Gradients, norms and models, as they are: only the size is randomised. And there is a second way to the size. With rate $p$ a participant
-# that draws no example returns the model that it was sent, with probability $(1-p)^{n_k}$.
+# Gradients, norms and models leave the client as they are, because only the size is randomised. There is also a second way to the size. At the rate $p$ a participant
+# draws no example with probability $(1-p)^{n_k}$, and then it returns the very model that it was sent:
 
 # %%
 p = Fraction(1, 10)
@@ -407,23 +410,23 @@ table(decided["what_is_protected"].table)
 # %% [markdown]
 # :::{admonition} Verdict on privacy of clients' data: fails
 # :class: verdict
-# $\epsilon$ bounds what a *size report* tells about a size in $1, \dots, M-1$. It says nothing on examples, labels or models.
+# $\epsilon$ bounds what a *size report* tells about a size in $1, \dots, M-1$. It says nothing about examples, labels or models.
 # :::
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
 # "Each client's size, clipped to $1, \dots, M-1$, is protected by $\epsilon$-local differential privacy against the server, in one memoised report, for the whole training. Gradients, norms
-# and models are not protected." Or no report at all: a fixed rate needs none ([](04c_size_estimator.ipynb)), and a sample of at least one example closes the second way.
+# and models are not protected." Or do without reports, because a fixed rate needs none ({doc}`the page on the private total <04c_size_estimator>`); a sample of at least one example closes the second way.
 # ```
 #
 # ## What we learned
 #
-# - Lemma 5 is exact for fakes on $1, \dots, M-1$, sizes in the same range, and one report. A size outside is given away.
-# - Fresh reports cost $j\epsilon$: {glue:text}`ch4e_average:.0f` for the average client of 99 rounds, {glue:text}`ch4e_all:.0f` as coded. After 20 a size is read off with {glue:text}`ch4e_attack_20:.0f` %; a remembered
-#   report stays at {glue:text}`ch4e_attack_1:.0f` %.
-# - Subsampling hides nothing from the server, and only $n_k$ is protected at all.
+# - Lemma 5 is exact for one report, if fakes and sizes both lie in $1, \dots, M-1$. A size outside this range is given away.
+# - Fresh reports cost $j\epsilon$: {glue:text}`ch4e_average:.0f` for the average client of 99 rounds, {glue:text}`ch4e_all:.0f` as coded. After 20 reports a size is read off with a probability of {glue:text}`ch4e_attack_20:.0f` %; with a remembered
+#   report the probability stays at {glue:text}`ch4e_attack_1:.0f` %.
+# - Subsampling hides nothing from the server, and only the size $n_k$ is protected at all.
 #
-# The verdicts, by the functions that also decide the ledger:
+# These are the page's verdicts, computed by the functions that also decide the ledger:
 
 # %% tags=["remove-input"]
 table(ch04.tabulate_verdicts(ch04e.CLAIMS, decided))
@@ -473,8 +476,8 @@ print(check.answer("privacy/alpha", truth))
 # :label: sol-ch4e-outlier
 # :class: dropdown
 # ````
-# Any size of 4 or more against any below: 4 is no fake. A large client answers truthfully with probability $\alpha$ each time. Two sizes below 4
-# prove nothing: either can be the other's fake.
+# Any size of 4 or more against any size below 4 will do, because 4 is no fake. A large client answers truthfully with probability $\alpha$ each time. Two sizes below 4
+# prove nothing, because either can be the other's fake.
 
 # %%
 print(check.answer("privacy/outlier", (7, 1, 4)))
@@ -499,7 +502,7 @@ print("given away within ten rounds:", float(1 - (1 - evidence.ALPHA) ** 10))
 # :class: dropdown
 # ````
 # With $t = \alpha + (1-\alpha)/(M-1)$: three hits, two hits, or one hit and two *different* others, a tie of three. For two reports:
-# $t^2 + \frac12\cdot 2t(1-t) = t$. If yours is too small, you counted majorities only: of three different reports the lot may still pick the true one.
+# $t^2 + \frac12\cdot 2t(1-t) = t$. If yours is too small, you counted majorities only, but of three different reports the lot may still pick the true one.
 
 
 # %%

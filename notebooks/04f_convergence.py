@@ -11,10 +11,10 @@
 # ---
 
 # %% [markdown]
-# # 4f. Convergence: where does a biased design lead?
+# # Where does a biased design lead?
 #
 # ```{at-a-glance}
-# :needs: gradient descent; what an unbiased design is, from part 4a
+# :needs: gradient descent; what an unbiased design is
 # ```
 #
 # At the end you will know
@@ -84,13 +84,13 @@ negative = (omega**2 + chi**2) / m  # the last two terms
 error = step / (2 - step) * spread / (2 * m)
 first = {C: int(C * positive / negative) + 1 for C in (1, 1000, 1_000_000)}
 terms = convergence.printed_terms()
+
+# %% tags=["remove-input"]
 assert (positive, omega, chi) == (
     terms["positive"],
     terms["omega"],
     terms["chi"],
 )
-
-# %% tags=["remove-input"]
 glue_values("ch4f", positive=positive, omega=omega, chi=chi, error=error)
 glue_values("ch4f", first=f"{first[1]:,}", late=f"{first[1_000_000]:,}")
 fails = ch04f.decide(convergence.theorem_2)
@@ -144,15 +144,15 @@ paths = {"as written": walk(False), "corrected": walk(True)}
 
 # %%
 toy, steps = convergence.make_scalar_clients(c), 1 / np.arange(1, 3001)
-for rule, path in paths.items():
-    theirs = cv.simulate(toy, rule, steps, np.full((1, 1), 0.9), luck[:, :, None])
-    np.testing.assert_allclose(path, theirs[1:, :, 0, 0], atol=1e-9)
 
 # where the expected step of "as written" is 0
 fixed = cv.as_written_fixed_point(toy, [[0.9]], 0.1)
-np.testing.assert_allclose(fixed, sqrt(2) - 1, atol=1e-10)
 
 # %% tags=["remove-input"]
+for rule, path in paths.items():
+    theirs = cv.simulate(toy, rule, steps, np.full((1, 1), 0.9), luck[:, :, None])
+    np.testing.assert_allclose(path, theirs[1:, :, 0, 0], atol=1e-9)
+np.testing.assert_allclose(fixed, sqrt(2) - 1, atol=1e-10)
 glue_figure("figure_theory_fixed_point", ch04f.draw_fixed_point(paths, sqrt(2) - 1, 1 / 3))
 ends = {rule: statistics.mean_interval(path[-1]) for rule, path in paths.items()}
 for key, end in zip(("written", "corrected"), ends.values(), strict=True):
@@ -249,6 +249,8 @@ w_star = np.linalg.solve(curvature, b.mean(axis=0))
 L, mu = np.linalg.eigvalsh(A).max(), np.linalg.eigvalsh(curvature).min()
 
 ridge = cv.ridge(x, y, shards, penalty=0.2)  # the package's
+
+# %% tags=["remove-input"]
 np.testing.assert_allclose(ridge.minimiser, w_star, atol=1e-9)
 
 # %% [markdown]
@@ -297,6 +299,8 @@ def exact(steps):
 
 uniform = exact(steps)
 draws = cv.hansen_hurwitz(np.full(N, 1 / N), np.full(N, 1 / N), m)
+
+# %% tags=["remove-input"]
 theirs = cv.errors(ridge, draws, steps, np.zeros_like(w_star))[1]
 np.testing.assert_allclose(uniform, theirs, rtol=1e-6)
 
@@ -305,7 +309,6 @@ np.testing.assert_allclose(uniform, theirs, rtol=1e-6)
 
 # %%
 slopes, runs, bound = convergence.slopes(ridge, m, s.seeds, T, s.seed)
-np.testing.assert_allclose(L / 2 * bound.distance, promised)
 beside = float(ridge.excess(cv.as_written_fixed_point(ridge, np.zeros_like(w_star), 0.2)))
 
 constant = {part: exact(np.full(T, part / Lambda)) for part in (1, 1 / 4, 1 / 16)}
@@ -317,6 +320,7 @@ exponent = np.polyfit(np.log(points), np.log(uniform[points]), 1)[0]
 gap = statistics.mean_interval((runs["corrected"] - runs["uniform"])[late].mean(axis=0))
 
 # %% tags=["remove-input"]
+np.testing.assert_allclose(L / 2 * bound.distance, promised)
 glue_figure(
     "ch4f_figure_rate", ch04f.draw_rates(runs, uniform, promised, beside, constant, ceilings)
 )
@@ -475,10 +479,10 @@ tails = {
     "MD": chance_away([(-1, 1, -3, 3)] * 2),
     "clustered": chance_away([(-1, 1), (-3, 3)]),
 }
-in_package = convergence.squared_gradients_on_flat_tails(8)
-assert all(tails[name] == list(in_package[name]) for name in tails)
 
 # %% tags=["remove-input"]
+in_package = convergence.squared_gradients_on_flat_tails(8)
+assert all(tails[name] == list(in_package[name]) for name in tails)
 glue_figure("ch4f_figure_clustered", ch04f.draw_clustered(floors, tails))
 saved = {name: 100 * (1 - values[0] / floors["MD"][0]) for name, values in floors.items()}
 by_size, by_similarity = saved["clustered by size"], saved["clustered by similarity"]

@@ -149,11 +149,11 @@ p = np.array([Q(k, 12) for k in sizes])
 # of Algorithm 1
 r = np.array(theory.normalise_rows(clustered.counts_by_size(sizes, m)))
 md, one = moments(np.array([p] * m)), moments(r)
+
+# %% tags=["remove-input"]
 # part 2, in fractions
 assert (md[1] - one[1] == (r - p).T @ (r - p) / m**2).all()
 assert list(one[0]) == theory.weight_moments(r).mean == list(p)
-
-# %% tags=["remove-input"]
 less = [a[i, i] > b[i, i] for a, b in [(md[1], one[1])] for i in range(5)]
 expect("every weight varies less", all(less) and all(one[2] > md[2]))
 strict = [words[name] for name in ("prop1", "eq17", "eq23", "md", "fedavg")]
@@ -468,7 +468,6 @@ table(evidence["alg2"].table)
 # %%
 # ten draws from 100 equal clients, all different
 ten = prod(Q(100 - j, 100) for j in range(10))
-assert ten == theory.distinct_uniform_probabilities(100, 10)[10]
 
 # the chance of 0, 1, … different digits among ten draws of ten clients
 digits = [Q(1)]
@@ -476,12 +475,13 @@ for _ in range(10):
     # stay, or find a new one
     pairs = zip([*digits, Q(0)], [Q(0), *digits], strict=True)
     digits = [Q(j, 10) * a + Q(11 - j, 10) * b for j, (a, b) in enumerate(pairs)]
-assert digits == theory.distinct_uniform_probabilities(10, 10)
 
 heavy = moments(np.array(theory.groups_as_rows([7, 1, 1, 1], [[0], [1, 2, 3]])))[0]
 first_column = clustered.counts_by_groups([7, 1, 1, 1], [[0], [1, 2, 3]], 2).sum(axis=0)
 
 # %% tags=["remove-input"]
+assert ten == theory.distinct_uniform_probabilities(100, 10)[10]
+assert digits == theory.distinct_uniform_probabilities(10, 10)
 glue_values("ch4g", all_different=float(100 * ten), some_twice=float(100 * (1 - ten)))
 glue_values("ch4g", six=float(100 * sum(digits[6:9])))
 glue_values("ch4g", heavy=heavy[0], wanted=Q(int(first_column[0]), 20))
@@ -535,6 +535,8 @@ for name, value in varies.items():
     print(f"{name}: {value}")
 levels = list(varies.values())
 between = sum(half * (mean - Q(3, 4)) ** 2 for mean in (2, -half)) / 4
+
+# %% tags=["remove-input"]
 assert levels[0] - levels[1] == between and levels == sorted(levels, reverse=True)
 
 # %% [markdown]
