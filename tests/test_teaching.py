@@ -242,7 +242,7 @@ def test_a_students_notebook_runs_and_its_checks_say_that_nothing_is_answered(ex
 def test_a_handout_has_places_for_numbers_and_none_of_an_earlier_run():
     """Its numbers are those of its own run, whatever page was executed before."""
     handout = nbformat.writes(version_of("01_aggregation", "student"))
-    assert "of ⟨ch1_clients⟩ clients" in handout and "from … to" not in handout
+    assert "⟨ch1_clients⟩ clients" in handout and "from … to" not in handout
 
 
 def test_executed_pages_record_their_time_and_device():
