@@ -181,7 +181,7 @@ def draw_live(above: Mapping[tuple[str, str], tuple[float, float, float]]) -> Fi
     styles = {arm: ARMS[arm]._replace(label=f"above {ARMS[arm].label}") for arm in series}
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.4))
     plots.intervals(ax, series, styles, reference=0, spread=0.4)
-    ax.set_xlabel("FedSampling's accuracy above the other's (points)")
+    ax.set_xlabel("points by which FedSampling is ahead")
     plots.annotate(ax, 0, 0.02, "no difference", plots.GREY, 4, xycoords=ax.get_xaxis_transform())
     plots.legend(figure, styles)
     return figure
