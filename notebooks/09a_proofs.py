@@ -370,8 +370,8 @@ table(ch09.tabulate_rounding(rounded))
 # clients and three draws.
 #
 # The words "exactly one client each" matter. Poisson sampling decides about every client by a draw of its own, independent of the others, so it
-# may end with fewer or more than $m$ participants. And the draws of $m$ distinct clients depend on each other. Both can be
-# better:
+# may end with fewer or more than $m$ participants. And the draws of $m$ distinct clients depend on each other. Both ways of drawing can be
+# better than any strata:
 #
 # ```{prf:proposition} Where distinct clients win
 # :label: wwi-prp-distinct
