@@ -144,6 +144,29 @@ def test_the_rates_are_those_that_the_recorded_trials_chose():
         assert rate == row.rate, row
 
 
+def test_the_rates_on_posts_are_those_that_the_recorded_trials_chose():
+    rows = list(
+        grid_results.choose_fedsampling_rates(
+            ROOT / "results", "fedsampling-text-rates"
+        ).itertuples()
+    )
+    assert {row.method for row in rows} == {"fedavg", *grid.FEDOPT}
+    for row in rows:
+        assert row.rate == ({"fedavg": grid.POSTS_LR} | grid.POSTS_SERVER)[row.method], row
+
+
+def test_real_text_has_the_rows_of_the_slides_on_both_corpora_and_five_seeds():
+    runs = experiments.runs("fedsampling-text", "paper")
+    rows = [("centralised", ""), ("fedavg", ""), ("fedsampling", "3.0"), ("fedsampling", "None")]
+    rows += [(kind, "plain") for kind in ("adam", "yogi", "adagrad")]
+    assert Counter((r.task, r.partition, r.seed, *get_arm(r)) for r in runs) == Counter(
+        (*place, seed, *row)
+        for place in (("reuters-titles", "lognormal"), ("newsgroups", "natural"))
+        for seed in range(5)
+        for row in rows
+    )
+
+
 def test_all_recorded_runs_by_class_are_loaded_although_the_data_determine_their_size():
     sweep = tables.load_sweep("fedsampling-mnist-ablations", ROOT / "results")
     assert sweep.recorded == sweep.planned == 221

@@ -705,12 +705,18 @@ CASES = {
         ),
         "agrees": patch_function(sentences, "steps_of_text_and_code", [("weights", "1/m", "1/m")]),
     },
-    "experiments_fedsampling.text_cnn": worlds_of_private_fedsampling(
-        {"centralised": 9, "fedyogi": 9}
+    "experiments_fedsampling.on_titles": worlds_of_private_fedsampling(
+        {"centralised": 9, "fedyogi": 9}, "macro_f1", "reuters-titles", "lognormal"
     ),  # neither decides
+    "experiments_fedsampling.on_posts": worlds_of_private_fedsampling(
+        {"centralised": 9}, "macro_f1", "newsgroups"
+    ),
     "experiments_fedsampling.transformer": worlds_of_private_fedsampling({}, network="transformer"),
-    "experiments_fedsampling.text_cnn_accuracy": worlds_of_private_fedsampling(
-        {"centralised": 9, "fedyogi": 9}, "test_accuracy"
+    "experiments_fedsampling.on_titles_accuracy": worlds_of_private_fedsampling(
+        {"centralised": 9, "fedyogi": 9}, "test_accuracy", "reuters-titles", "lognormal"
+    ),
+    "experiments_fedsampling.on_posts_accuracy": worlds_of_private_fedsampling(
+        {}, "test_accuracy", "newsgroups"
     ),
     "experiments_fedsampling.transformer_accuracy": worlds_of_private_fedsampling(
         {}, "test_accuracy", network="transformer"
