@@ -11,13 +11,13 @@
 # ---
 
 # %% [markdown]
-# # 4d. Data sampling: does uniform sampling lower the noise?
+# # What does sampling examples do to a gradient?
 #
 # ```{at-a-glance}
 # :needs: variances and covariance matrices; a matrix is positive semidefinite if it is a covariance
 # ```
 #
-# At the end you will know
+# It makes the gradient noisier or leaves it as it is: no unbiased sampling that does not look at the gradients beats simple random sampling for all of them, although the journal says that its sampling does. At the end you will know
 # - what a sample with "probabilities $n^*/n$" can mean, and the exact covariance of each meaning;
 # - for which settings the paper's formula is a covariance at all;
 # - why no design that does not look at the gradients beats simple random sampling for all of them.
@@ -46,8 +46,8 @@ s = chapters.settings("04d_covariance", globals())
 plots.set_page_style()
 
 # %% [markdown]
-# A participant samples some of its $n_k$ examples and takes one step along their mean gradient. The noise of that step is a covariance
-# matrix. The journal gives two: eq. 6.10 for a simple random sample (SRS) of $\bar n$ examples, and eq. 6.11 for its own sampling. The second, it says,
+# A participant samples some of its $n_k$ examples and takes one step along their mean gradient. The noise of this step is a covariance
+# matrix. The journal gives two such matrices: eq. 6.10 for a simple random sample (SRS) of $\bar n$ examples, and eq. 6.11 for its own sampling. It says that the second
 # is never the larger.
 #
 # Write $\boldsymbol g_1, \dots, \boldsymbol g_{n_k}$ for the gradients. A design that treats all examples alike puts random coefficients
@@ -121,7 +121,7 @@ table(decided["lemma3"].table)
 #
 # ## What can the sentence of Lemma 4 mean?
 #
-# Several designs, and edge cases aside the formula under it belongs to none of them.
+# The sentence can mean several designs, and edge cases aside its formula is the covariance of none of them.
 #
 # ```{admonition} As written: journal, Lemma 4, eq. 6.11
 # :class: as-written
@@ -132,15 +132,15 @@ table(decided["lemma3"].table)
 #
 # ```{admonition} As coded: December 2024; 2025
 # :class: as-coded
-# December 2024: each example is kept by a coin of its own. In 2025: $\lfloor n_k p \rfloor$ examples, none twice. See
-# [](03_data_sampling.ipynb).
+# In the code of December 2024 each example is kept with probability $p$, by a coin of its own. In the code of 2025 $\lfloor n_k p \rfloor$ examples are drawn, none twice. See
+# {doc}`the page on data sampling <03_data_sampling>`.
 # ```
 #
 # The formula is eq. 6.10 with $n^*/n$ in the place of $1/n_k$, and $n^*(\bar n - 1)/(n - 1)$ in that of
 # $(\bar n - 1)/(n_k - 1)$. But $1/n_k$ is the chance of one example in *one draw*, while $n^*/n$ is its chance
 # in the *whole sample*. Over $\bar n$ draws the formula gives each example a chance of $\bar n n^*/n$.
 #
-# Take the four gradients again, in a cohort with $n = 8$ examples, $n^* = 4$ and $\bar n = 2$:
+# As an example take the four gradients again, in a cohort with $n = 8$ examples, $n^* = 4$ and $\bar n = 2$:
 
 
 # %%
@@ -175,9 +175,9 @@ expect("The formula itself is no covariance", determinant < 0, determinant=float
 table(decided["lemma4"].table)
 
 # %% [markdown]
-# Algorithm 1 asks for $\lfloor n^*/m \rfloor$ examples "with sampling probabilities" $n^*/\tilde n$, and that allows several designs. Here are
-# seven, each an enumeration of all samples. The formula itself is no covariance: its determinant is
-# {glue:text}`ch4d_example_determinant`. Compare it with all seven, over all settings
+# Algorithm 1 asks for $\lfloor n^*/m \rfloor$ examples "with sampling probabilities" $n^*/\tilde n$, and this allows several designs. The table above has
+# seven, each computed from all its samples. The formula itself is no covariance, because its determinant is
+# {glue:text}`ch4d_example_determinant`. We compare it with all seven designs, over all settings
 # with $n_k \le 6$ and $n \le 16$:
 
 # %%
@@ -191,24 +191,24 @@ expect("Verdict on Lemma 4: fails", verdict["lemma4"] == "fails")
 glue_values("ch4d", settings=order["settings"], psd=order["covariance"])
 
 # %% [markdown]
-# Where a sample has at least two examples and more than one is requested, none of the designs has this covariance. The matches are the
-# edges. With $n^* = 1$ the formula is that of $\bar n$ draws from the pool, and with $\bar n = 1$ there are no pairs to be wrong about.
+# Where a sample has at least two examples and more than one is requested, none of the designs has this covariance. The matches occur only at the
+# edges: with $n^* = 1$ the formula is that of $\bar n$ draws from the pool, and with $\bar n = 1$ there are no pairs of examples whose covariance could be wrong.
 #
 # :::{admonition} Verdict on Lemma 4: fails
 # :class: verdict
-# The formula is a covariance at {glue:text}`ch4d_psd:,d` of {glue:text}`ch4d_settings:,d` settings. Which design is meant must be said;
-# then the covariance is one of the rows above.
+# The formula is a covariance at {glue:text}`ch4d_psd:,d` of {glue:text}`ch4d_settings:,d` settings. The text must say which design it means;
+# the covariance is then one of the rows above.
 # :::
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# Each example by a coin with $p = n^*/n$, sum over $\bar n$: $\; \frac{p(1-p)}{\bar n^2} \sum_i \boldsymbol g_i\boldsymbol g_i^\top$.
-# A fixed number $\bar n$ without repetition: Lemma 3.
+# If each example is kept by a coin with $p = n^*/n$ and the sum is divided by $\bar n$: $\; \frac{p(1-p)}{\bar n^2} \sum_i \boldsymbol g_i\boldsymbol g_i^\top$.
+# If a fixed number $\bar n$ is drawn without repetition, the covariance is that of Lemma 3.
 # ```
 #
 # ## Where is eq. 6.11 a covariance at all?
 #
-# Only for small requests. By the paper's own rule, only if each client samples a single example.
+# Eq. 6.11 is a covariance only for small requests, and by the paper's own rule only if each client samples a single example.
 #
 # ```{prf:lemma} When eq. 6.11 is a covariance
 # :label: lem-ch4d-psd
@@ -228,7 +228,7 @@ glue_values("ch4d", settings=order["settings"], psd=order["covariance"])
 # $0 \ge (\bar n - 1)\big(m n_k + m\bar n - \bar n - 1\big)$. The second factor is above 0.
 # ```
 #
-# Put in the paper's numbers: ten clients of 600 examples, and 600 or 2,048 requested.
+# The next figure puts in the paper's numbers: ten clients of 600 examples, and 600 or 2,048 requested.
 
 
 # %%
@@ -255,7 +255,7 @@ glue_figure("ch4d_figure_map", ch04d.draw_validity())
 glue_values("ch4d", a_600=float(at_600[0]), along_600=float(at_600[1]), a_2048=float(at_2048[0]))
 glue_values("ch4d", along_2048=float(at_2048[1]), most_60=float(most[0]), most_204=float(most[1]))
 glue_values("ch4d", chance_600=60 * 600 / 6000, chance_2048=204 * 2048 / 6000)
-expect("All variances would be negative", max(*at_600, *at_2048) < 0)
+expect("all variances would be negative", max(*at_600, *at_2048) < 0)
 
 # %% [markdown]
 # ```{glue:figure} ch4d_figure_map
@@ -271,14 +271,14 @@ expect("All variances would be negative", max(*at_600, *at_2048) < 0)
 #
 # The blue line touches the unshaded region at $\bar n = 1$ only. For $n^* = 600$ the two
 # eigenvalues are {glue:text}`ch4d_a_600:.5f` and {glue:text}`ch4d_along_600:.4f`; for 2,048 they are
-# {glue:text}`ch4d_a_2048:.5f` and {glue:text}`ch4d_along_2048:.4f`. All variances would be negative.
+# {glue:text}`ch4d_a_2048:.5f` and {glue:text}`ch4d_along_2048:.4f`. With these numbers all variances would be negative.
 # The largest $n^*$ that {prf:ref}`lem-ch4d-psd` allows is {glue:text}`ch4d_most_60:.2f` at $\bar n = 60$ and
-# {glue:text}`ch4d_most_204:.2f` at $\bar n = 204$. And the "chance" $\bar n n^*/n$ of an example is
+# {glue:text}`ch4d_most_204:.2f` at $\bar n = 204$. The "chance" $\bar n n^*/n$ of an example would be
 # {glue:text}`ch4d_chance_600:.0f`, or {glue:text}`ch4d_chance_2048:.0f` for 2,048.
 #
 # ## Can a blind design beat simple random sampling?
 #
-# Not for all gradients. Scalar gradients and clients of two or three examples show it.
+# It cannot beat simple random sampling for all gradients. Scalar gradients and clients of two or three examples show this.
 #
 # ```{admonition} As written: journal, Theorem 3
 # :class: as-written
@@ -298,8 +298,8 @@ assert (srs[0] == poisson[0]).all() and srs[1] < poisson[1]
 table(decided["theorem3"].table)
 
 # %% [markdown]
-# In the first row all gradients are equal, so a sample of fixed size has no noise at all. A sample of random size has. No design that
-# draws without looking at the gradients gets around this, whatever its weights.
+# In the first row all gradients are equal, so a sample of fixed size has no noise at all, whereas a sample of random size has some. No design that
+# draws without looking at the gradients avoids such losses, whatever its weights.
 #
 # ```{prf:theorem} Nothing blind is below simple random sampling
 # :label: thm-ch4d-blind
@@ -322,7 +322,7 @@ table(decided["theorem3"].table)
 # ```
 
 # %% [markdown]
-# The grid of small settings agrees:
+# All small settings agree with the theorem:
 
 # %%
 blind = covariances.unbiased_readings().set_index("design")
@@ -340,7 +340,9 @@ glue_values(
 odd = int(blind.loc[cov.READINGS["bernoulli"], "indefinite"])
 glue_values("ch4d", blind_settings=settings, blind_below=below, blind_coins=odd)
 glue_values("ch4d", strict_a=float(lemma_form.each), srs_a=float(theirs.each), rescaled_a=rescaled)
-expect("less noise because less signal", lemma_form.each < theirs.each < rescaled)
+expect(
+    "the noise is less only because the signal is less", lemma_form.each < theirs.each < rescaled
+)
 fails = verdict["theorem3"] == verdict["stable"] == "fails"
 expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 
@@ -351,28 +353,27 @@ expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 # Eq. 6.10 minus 6.11 is positive semidefinite at {glue:text}`ch4d_ordered:,d` of the {glue:text}`ch4d_settings:,d` settings, mostly where
 # 6.11 is negative. In {glue:text}`ch4d_both` the formula is also a covariance, and in {glue:text}`ch4d_strict` of them strictly smaller. Larger settings have strict
 # ones, such as $(n_k, n, n^*, \bar n) = (8, 64, 6, 4)$: $a$ = {glue:text}`ch4d_strict_a:.5f` against {glue:text}`ch4d_srs_a:.5f`. But there
-# the chances add up to {glue:text}`ch4d_shrunk` of a mean: less noise because less signal. Scaled to be unbiased
-# it is {glue:text}`ch4d_rescaled_a:.5f`, the larger one, as {prf:ref}`thm-ch4d-blind` demands.
+# the chances add up to {glue:text}`ch4d_shrunk` of a mean, so the noise is less only because the signal is less. Scaled to be unbiased,
+# $a$ is {glue:text}`ch4d_rescaled_a:.5f`, which is the larger number, as {prf:ref}`thm-ch4d-blind` demands.
 #
 # :::{admonition} Verdict on Theorem 3: fails
 # :class: verdict
 # If "$\bar n$ examples with equal probabilities" means a sample of fixed size, FedSTaS *is* SRS and both sides are equal. Every other unbiased reading is
-# noisier for some gradients. So its updates of a client are not more stable either.
+# noisier for some gradients. So the updates of a client are not more stable either.
 # :::
 #
-# To lower the noise a design must see something: a size to stratify by, or norms to draw by.
+# To lower the noise for all gradients a design needs information: a size to stratify by, or norms to draw by.
 #
 # ## Coins or a fixed number?
 #
-# A fixed number, for real clients. FedSampling and the code of December 2024 throw a coin for each example. At the same expected size the difference to SRS is
+# A fixed number is less noisy for real clients. FedSampling and the code of December 2024 throw a coin for each example. At the same expected size the difference to SRS is
 #
 # ```{math}
 # :label: eq-ch4d-indefinite
 # V_{\text{coins}} - V_{\text{SRS}} = \frac{n_k/\bar n - 1}{n_k^2 (n_k - 1)} \Big(\boldsymbol s \boldsymbol s^\top - \sum_i \boldsymbol g_i \boldsymbol g_i^\top\Big) .
 # ```
 #
-# It has trace 0 as a form in $c$: coins lose along the mean gradient and win a little across it. The gradients decide
-# which weighs more. The ratio of total variances does not depend on $\bar n$:
+# As a form in $c$ this difference has trace 0, so coins lose along the mean gradient and win a little across it. Which of the two weighs more depends on the gradients. The ratio of total variances does not depend on $\bar n$:
 #
 # ```{math}
 # :label: eq-ch4d-ratio
@@ -393,7 +394,7 @@ glue_figure("ch4d_figure_ellipses", ch04d.draw_ellipses())
 # ```{provenance} Figure
 # ```
 #
-# So coins win only if the mean gradient of the client is nearly 0. Is it? We take the task {glue:text}`ch4d_task`, softmax regression, and
+# So coins win only if the mean gradient of the client is nearly 0. To see whether it is, we take the task {glue:text}`ch4d_task`, softmax regression, and
 # the clients of a Dirichlet({glue:text}`ch4d_concentration`) partition, before training and after it.
 
 # %%
@@ -453,13 +454,13 @@ expect("Coins are noisier for the median", min(medians.values()) > 1, **medians)
 # ```
 #
 # Coins are noisier for the median of {glue:text}`ch4d_shards` clients: {glue:text}`ch4d_before:.2f` times a fixed number's variance before training,
-# {glue:text}`ch4d_after:.2f` times after it. At most it is {glue:text}`ch4d_before_most:.2f` and {glue:text}`ch4d_after_most:.2f` times. Coins win almost nowhere.
-# A client with few classes has a large mean gradient, since the common model is not its own: non-identical data are where coins cost most. Averaging over
-# what the coins kept removes the common part.
+# {glue:text}`ch4d_after:.2f` times after it. The largest ratios are {glue:text}`ch4d_before_most:.2f` before and {glue:text}`ch4d_after_most:.2f` after training. Coins win almost nowhere.
+# A client with few classes has a large mean gradient, because the common model does not fit its data, so coins cost most where clients are heterogeneous. Averaging over
+# the examples that the coins kept removes the common part.
 #
 # ## Do larger clients contribute no more?
 #
-# They contribute more, in proportion to their size.
+# Larger clients contribute more, in proportion to their size.
 #
 # ```{admonition} As written: journal, Section 4.1
 # :class: as-written
@@ -478,30 +479,30 @@ expect("hold on a condition each", {verdict["uniform"], verdict["unbiased"]} == 
 table(decided["larger"].table.astype(str))
 
 # %% [markdown]
-# At $p = n^*/n$ the expected numbers are in the ratio of the sizes, {glue:text}`ch4d_ours_larger` here. What is equal is the chance of each
-# *example*. That is a reasonable aim, but not the quoted one ([](03_data_sampling.ipynb)).
+# At $p = n^*/n$ the expected numbers are in the ratio of the sizes, {glue:text}`ch4d_ours_larger` here. Equal is the chance of each
+# *example*. This is a reasonable aim, but not the quoted one ({doc}`the page on data sampling <03_data_sampling>`).
 #
 # :::{admonition} Verdict on larger clients: fails
 # :class: verdict
-# Three neighbouring claims fare better. That $n^*$ examples are drawn in all holds in expectation. The other two hold on a condition each:
+# Three neighbouring claims fare better. It is true in expectation that $n^*$ examples are drawn in all. The other two hold on a condition each:
 #
-# - uniform over the participants' examples (Section 5.3), if each example is kept with $p$. With $\lfloor n^*/m \rfloor$ per client, examples of
+# - The sample is uniform over the participants' examples (Section 5.3) if each example is kept with probability $p$. With $\lfloor n^*/m \rfloor$ per client, examples of
 #   clients of 2 and 6 have the chances {glue:text}`ch4d_ours_uniform`.
-# - unbiased for the client's own gradient, if it averages over what it drew.
+# - The sample is unbiased for the client's own gradient if the client averages over the examples that it drew.
 # :::
 #
 # ## Does it mimic centralised learning?
 #
-# Only if all participants hold equally many examples.
+# It does so only if all participants hold equally many examples.
 #
 # ```{admonition} As written: journal, Section 5.2
 # :class: as-written
 # Data sampling "is adapted to mimic centralized learning across the set of participating clients".
 # ```
 #
-# Centralised learning draws $n^*$ examples of the pool and takes their mean gradient: every *example* has the same weight. FedSTaS gives
-# every *client* the same weight. Client 1 holds the scalar gradients 0 and 2, client 2 holds 1, 2, 3, 4, 5 and 9, and $n^* = 4$.
-# All samples are listed, for a draw from the pool and for two of each client:
+# Centralised learning draws $n^*$ examples of the pool and takes their mean gradient, so every *example* has the same weight. FedSTaS gives
+# every *client* the same weight. For an example let client 1 hold the scalar gradients 0 and 2, client 2 the gradients 1, 2, 3, 4, 5 and 9, and let $n^* = 4$.
+# We list all samples, for a draw from the pool and for two examples of each client:
 
 # %%
 one = np.array([0, 2], dtype=object)
@@ -521,27 +522,27 @@ assert aim == Fraction(designs["mean"][4])
 pooled, equal_weights = designs["mean"][0], designs["mean"][4]
 glue_values("ch4d", pooled=pooled, equal_weights=equal_weights, central_variance=variance[0])
 glue_values("ch4d", proportional_variance=variance[2], coins_variance=variance[1])
-expect("And here is what does lower the noise", variance[2] < variance[0] < variance[1])
+expect("have less noise than the centralised draw", variance[2] < variance[0] < variance[1])
 expect("Verdict on mimicry: holds, for equal sizes", verdict["mimic"] == "holds-if")
 table(designs)
 
 # %% [markdown]
 # The mean over the pool is {glue:text}`ch4d_pooled`. With weights $1/m$ the aggregate aims at {glue:text}`ch4d_equal_weights`, however the
-# examples are drawn. Weights $|\xi_k|/n^*$, as in FedSampling, repair it. And here is what does lower the noise:
-# draw $n_k n^*/n$ examples of *each* client. The variance is {glue:text}`ch4d_proportional_variance`, against
-# {glue:text}`ch4d_central_variance` for the centralised draw and {glue:text}`ch4d_coins_variance` for coins. It is stratified sampling with the
+# examples are drawn. Weights $|\xi_k|/n^*$, as in FedSampling, repair this. One can even have less noise than the centralised draw, by
+# drawing $n_k n^*/n$ examples of *each* client. The variance is then {glue:text}`ch4d_proportional_variance`, compared with
+# {glue:text}`ch4d_central_variance` for the centralised draw and {glue:text}`ch4d_coins_variance` for coins. This is stratified sampling with the
 # clients as strata and proportional allocation.
 #
 # :::{admonition} Verdict on mimicry: holds, for equal sizes
 # :class: verdict
-# In expectation, if all participants hold equally many examples, as in the preprint's partition. Otherwise the aggregation must be weighted by what
-# was drawn.
+# It holds in expectation if all participants hold equally many examples, as in the preprint's partition. Otherwise the aggregation must be weighted by the numbers of examples that
+# were drawn.
 # :::
 #
 # ## What we learned
 #
 # - Lemma 3 is right. Eq. 6.11 puts a whole sample's chance where that of one draw belongs, and at the paper's settings all its variances are negative.
-# - No unbiased design that is blind to the gradients has less noise than SRS for all gradients. So Theorem 3 can hold with equality only.
+# - No unbiased design that is blind to the gradients has less noise than SRS for all gradients. So Theorem 3 can only hold with equality.
 # - Weights by what was drawn, and a fixed share of each client, give the pooled gradient with less noise than a centralised draw.
 #
 # ## Exercises

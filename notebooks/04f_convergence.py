@@ -17,10 +17,10 @@
 # :needs: gradient descent; what an unbiased design is
 # ```
 #
-# At the end you will know
+# A biased design leads to a point beside the optimum, however long one trains, and every unbiased design with independent draws reaches the optimum at the rate $1/T$. At the end you will know
 # - why the printed convergence bound contradicts itself, and where the biased draws end;
 # - a corrected theorem with its proof, and the rate that is measured;
-# - when clustered sampling's error is below MD's, and when only its variance is.
+# - when clustered sampling's error is below that of MD, and when only its variance is.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -53,7 +53,7 @@ plots.set_page_style()
 # %% [markdown]
 # ## Can the printed bound hold?
 #
-# No: after enough rounds its right side is below 0, and its left side never is.
+# The printed bound cannot hold, because after enough rounds its right side is negative, whereas its left side never is.
 #
 # ```{admonition} As written: journal, Theorem 2
 # :class: as-written
@@ -61,8 +61,8 @@ plots.set_page_style()
 # $\;+\; O\big(\tfrac{E^2G^2}{m\mu T}\big) - O\big(\tfrac{\omega^2}{m}\big) - O\big(\tfrac{\chi^2}{m}\big)$
 # ```
 #
-# The first three terms vanish as $T$ grows, the last two do not, unless $\omega = \chi = 0$. (A hidden constant of 0 would
-# save the bound, and make both terms idle.) Assumptions 1 to 5, and 6 for $i \ne j$, are met on the interval $[0, 5]$ by four
+# The first three terms vanish as $T$ grows, but the last two do not, unless $\omega = \chi = 0$. (A hidden constant of 0 would
+# save the bound, but then both terms would be superfluous.) An example makes this concrete. Assumptions 1 to 5, and 6 for $i \ne j$, are met on the interval $[0, 5]$ by four
 # clients, $F_k(w) = (w - c_k)^2/2$, two strata, two participants and one step of 1/10. We take $\gamma = \max(8L/\mu, E)$ and $p_k = 1/N$ as in {cite:t}`li2020convergence`.
 
 # %%
@@ -98,26 +98,25 @@ expect("on Theorem 2: fails", fails == "fails", verdict=fails)
 
 # %% [markdown]
 # Here $\omega$ = {glue:text}`ch4f_omega` and $\chi$ = {glue:text}`ch4f_chi`, and the first three terms are {glue:text}`ch4f_positive` divided by
-# $T$. With equal hidden constants the right side is negative from $T$ = {glue:text}`ch4f_first` on. A constant of the positive terms a million times as large
-# delays it to {glue:text}`ch4f_late`. Uniform draws with this step err by {glue:text}`ch4f_error` in the long run.
+# $T$. With equal hidden constants the right side is negative from $T$ = {glue:text}`ch4f_first` on. If the constant of the positive terms is a million times as large,
+# this happens from {glue:text}`ch4f_late` on. The true error of uniform draws with this step is {glue:text}`ch4f_error` in the long run, which is positive.
 #
-# Three more points of the text:
+# The text has three more problems:
 #
 # - Assumption 6 asks $|S_i - S_j| \ge \chi$ for all $i, j$. With $i = j$ this makes $\chi = 0$.
-# - Assumption 5 bounds the distance of the strata's mean *updates* from below. A rate of $1/T$ needs steps that go to 0, and updates go with
-#   them: only $\omega = 0$ is left.
-# - $\gamma$ and, here, $p_k$ are undefined. Assumption 3 has $\sigma$, the bound $\sigma_k$.
+# - Assumption 5 bounds the distance of the strata's mean *updates* from below. A rate of $1/T$ needs steps that go to 0, and then the updates go to 0 as well, so that only $\omega = 0$ is possible.
+# - $\gamma$ is undefined, and so is $p_k$ in this place. Assumption 3 has $\sigma$, but the bound has $\sigma_k$.
 #
 # ```{admonition} Verdict on Theorem 2: fails
 # :class: verdict
-# Without the two negative terms, or with the factor $1/(\mu T)$ on them, the contradiction is gone. It then is a statement on *unbiased* draws.
-# Algorithm 3's are not.
+# Without the two negative terms, or with the factor $1/(\mu T)$ on them, the contradiction disappears. The theorem is then a statement about *unbiased* draws, but
+# the draws of Algorithm 3 are biased.
 # ```
 #
 # ## Where do the biased draws lead?
 #
-# To a point beside the optimum. Three clients show it: $F_k(w) = (w - c_k)^2/2$ with $c = (0, 0, 1)$, so the mean objective has its minimum at 1/3.
-# As written, one client is drawn with probabilities proportional to the gradient norms $|w - c_k|$, and the server takes its step. Corrected, the
+# They lead to a point beside the optimum. Three clients show this: $F_k(w) = (w - c_k)^2/2$ with $c = (0, 0, 1)$, so that the mean objective has its minimum at 1/3.
+# In the design as written, one client is drawn with probabilities proportional to the gradient norms $|w - c_k|$, and the server takes its step. In the corrected design the
 # step is divided by $N$ times the probability.
 
 # %%
@@ -160,7 +159,7 @@ for key, end in zip(("written", "corrected"), ends.values(), strict=True):
 glue_values("ch4f", fixed_point=fixed, excess=toy.excess(fixed))
 beside = ends["as written"][1] - 1 / 3, abs(ends["corrected"][0] - 1 / 3)
 expect("More rounds do not help", beside[0] > 0.05, beside=beside[0])
-expect("the corrected ones on it", beside[1] < 0.005, beside=beside[1])
+expect("the corrected draws on it", beside[1] < 0.005, beside=beside[1])
 selection = ch04f.decide(convergence.theorem_2_selection)
 expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=selection)
 
@@ -170,24 +169,24 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 # :alt: The model from round 10 to round 3000 on a logarithmic axis, mean and a band of 200 runs for two designs. As written it settles on the dotted line at the square root of two minus one, about 0.414; corrected it settles on the dotted line at one third.
 #
 # Mean of 200 runs and the middle 90 % of them, steps $1/t$. The biased draws settle beside the optimum, at
-# $\sqrt 2 - 1$, and the corrected ones on it, at 1/3 (dotted lines).
+# $\sqrt 2 - 1$, and the corrected draws on it, at 1/3 (dotted lines).
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
 # The expected step is proportional to $(1-w)^2 - 2w^2$. It vanishes at $\sqrt 2 - 1$ = {glue:text}`ch4f_fixed_point:.5f`, where the
-# objective is {glue:text}`ch4f_excess:.5f` above its minimum. The runs end at {glue:text}`ch4f_written:.4f` on average
-# ({glue:text}`ch4f_written_low:.4f` to {glue:text}`ch4f_written_high:.4f`), the corrected ones at {glue:text}`ch4f_corrected:.4f`
-# ({glue:text}`ch4f_corrected_low:.4f` to {glue:text}`ch4f_corrected_high:.4f`). More rounds do not help: the error has a limit
-# above 0. So Theorem 2 does not cover Algorithm 3. Chapter 1 lets you draw such rounds one by one: [](01_aggregation.ipynb).
+# objective is {glue:text}`ch4f_excess:.5f` above its minimum. The runs as written end at {glue:text}`ch4f_written:.4f` on average
+# ({glue:text}`ch4f_written_low:.4f` to {glue:text}`ch4f_written_high:.4f`), and the corrected runs at {glue:text}`ch4f_corrected:.4f`
+# ({glue:text}`ch4f_corrected_low:.4f` to {glue:text}`ch4f_corrected_high:.4f`). More rounds do not help, because the error has a limit
+# above 0. So Theorem 2 does not cover Algorithm 3. {doc}`The page on what a round estimates <01_aggregation>` lets you draw such rounds one by one.
 #
 # ## What can be proved instead?
 #
-# Every unbiased design with independent draws converges like $1/T$. Let $F = \sum_k \omega_k F_k$ with convex, $L$-smooth $F_k$ and
-# $\mu$-strongly convex $F$, minimiser $\boldsymbol w^*$. A round takes one local step with exact gradients, and the server adds weighted *updates*:
+# Every unbiased design with independent draws converges like $1/T$. The setting is as follows. Let $F = \sum_k \omega_k F_k$ with convex, $L$-smooth $F_k$ and
+# $\mu$-strongly convex $F$, with minimiser $\boldsymbol w^*$. In a round each participant takes one local step with exact gradients, and the server adds weighted *updates*:
 # $\boldsymbol w_{t+1} = \boldsymbol w_t - \eta_t \hat{\boldsymbol g}_t$ with
-# $\hat{\boldsymbol g}_t = \sum_{i} \frac{\omega_{k_i}}{\nu_{k_i}} \nabla F_{k_i}(\boldsymbol w_t)$ over the draws $k_i$ of the round. There client
+# $\hat{\boldsymbol g}_t = \sum_{i} \frac{\omega_{k_i}}{\nu_{k_i}} \nabla F_{k_i}(\boldsymbol w_t)$ over the draws $k_i$ of the round, where client
 # $k$ is drawn $\nu_k > 0$ times in expectation. With $m_h$ Hansen–Hurwitz draws in stratum $h$, $\nu_k = m_h p_k$.
 #
 # ```{prf:theorem} An unbiased design converges at the rate 1/T
@@ -225,12 +224,12 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 # $\nu_k = m\omega_k$. Clustered sampling: the second moments of its rows sum to $\frac1m\sum_k\omega_k\|\nabla F_k\|^2$, too.
 # ```
 #
-# For several local steps and stochastic gradients see {cite:t}`li2020convergence`: the same rate, larger constants, and steps that must decrease.
+# For several local steps and stochastic gradients {cite:t}`li2020convergence` prove the same rate, with larger constants and with steps that must decrease.
 #
 # ## Which rate is measured?
 #
-# Unbiased draws show the theorem's rate, the draws as written come to a halt. We fit the labels of {glue:text}`ch4f_task` by ridge regression on eight
-# principal components. So every client's loss is quadratic, with curvature $A_k$ and optimum $C_k$; all count alike.
+# Unbiased draws show the rate of the theorem, whereas the error of the draws as written stops falling. To measure the rate, we fit the labels of {glue:text}`ch4f_task` by ridge regression on eight
+# principal components. Every client's loss is then quadratic, with curvature $A_k$ and optimum $C_k$, and all clients have the same weight.
 
 # %%
 data = tasks.load(s.task, device="cpu")
@@ -254,7 +253,7 @@ ridge = cv.ridge(x, y, shards, penalty=0.2)  # the package's
 np.testing.assert_allclose(ridge.minimiser, w_star, atol=1e-9)
 
 # %% [markdown]
-# What {prf:ref}`thm-ch4f-rate` promises for $m$ uniform draws with replacement, from $\boldsymbol w_0 = 0$:
+# The next cell computes what {prf:ref}`thm-ch4f-rate` promises for $m$ uniform draws with replacement, from $\boldsymbol w_0 = 0$:
 
 # %%
 N, T = len(shards), s.rounds
@@ -274,7 +273,7 @@ def promised_constant(step):
 
 
 # %% [markdown]
-# The error needs no simulation. A round is linear in $\boldsymbol w_t$, so two moments follow from those of the round before:
+# The actual error needs no simulation either. A round is linear in $\boldsymbol w_t$, so its first two moments follow from those of the round before:
 
 
 # %%
@@ -305,7 +304,7 @@ theirs = cv.errors(ridge, draws, steps, np.zeros_like(w_star))[1]
 np.testing.assert_allclose(uniform, theirs, rtol=1e-6)
 
 # %% [markdown]
-# Now we run it: three designs, with these steps and, in each run, the same random numbers.
+# Finally we run three designs, with these steps and, in each run, the same random numbers.
 
 # %%
 slopes, runs, bound = convergence.slopes(ridge, m, s.seeds, T, s.seed)
@@ -348,7 +347,7 @@ table(ch04f.tabulate_slopes(slopes))
 # :name: fig-ch4f-rate
 # :alt: Two panels of the excess objective against the round on logarithmic axes. Above, with decreasing steps, the curve of the draws as written becomes level at a dotted line, while corrected and uniform draws fall along a straight line under a grey line of the theorem. Below, with three constant steps, the exact curves fall and become level, lower for smaller steps, each under its dotted bound.
 #
-# Above: mean over runs. The biased draws level off at their fixed point (dotted). Below: uniform draws, exact (solid) and the theorem's bound
+# Above: the mean over runs. The biased draws level off at their fixed point (dotted). Below: the exact error of uniform draws (solid) and the theorem's bound
 # (dotted). The floor is proportional to the step.
 # ```
 #
@@ -356,17 +355,17 @@ table(ch04f.tabulate_slopes(slopes))
 # ```
 #
 # Here $N$ = {glue:text}`ch4f_N` (Dirichlet {glue:text}`ch4f_concentration`), $m$ = {glue:text}`ch4f_m`, $L$ = {glue:text}`ch4f_L:.2f`,
-# $\mu$ = {glue:text}`ch4f_mu:.2f` and $\sigma_*^2$ = {glue:text}`ch4f_noise:.3f`. Slopes are of
+# $\mu$ = {glue:text}`ch4f_mu:.2f` and $\sigma_*^2$ = {glue:text}`ch4f_noise:.3f`. The slopes in the table are those of
 # $\log(F(\boldsymbol w_T) - F^*)$ over $\log T$, in each of {glue:text}`ch4f_seeds` runs from round {glue:text}`ch4f_tenth` to
 # {glue:text}`ch4f_rounds`.
 #
-# As written the error flattens out: after the last round it is {glue:text}`ch4f_end:.1f` · 10⁻⁴, and its fixed point lies
-# {glue:text}`ch4f_beside:.1f` · 10⁻⁴ above the minimum. Corrected and uniform draws fall about like $1/T$, the uniform ones exactly with the exponent {glue:text}`ch4f_exponent:.2f`. Between the two the runs show no difference:
+# As written the error flattens out: after the last round it is {glue:text}`ch4f_end:.1f` · 10⁻⁴, and the fixed point of these draws lies
+# {glue:text}`ch4f_beside:.1f` · 10⁻⁴ above the minimum. The errors of corrected and uniform draws fall about like $1/T$; the exact exponent of the uniform draws is {glue:text}`ch4f_exponent:.2f`. Between corrected and uniform draws the runs show no difference:
 # {glue:text}`ch4f_gap:.1f` · 10⁻⁵ on average ({glue:text}`ch4f_gap_low:.1f` to {glue:text}`ch4f_gap_high:.1f`).
-# A design changes the constant and not the exponent.
+# So an unbiased design changes the constant of the rate and not its exponent.
 #
-# The bound lies above the exact error in every round, {glue:text}`ch4f_tightest:.1f` to {glue:text}`ch4f_loosest:.0f` times with decreasing
-# steps. With constant ones a step four times as large has {glue:text}`ch4f_ratio:.1f` times the floor.
+# The bound lies above the exact error in every round, by a factor of {glue:text}`ch4f_tightest:.1f` to {glue:text}`ch4f_loosest:.0f` with decreasing
+# steps. With constant steps, a step four times as large has {glue:text}`ch4f_ratio:.1f` times the floor.
 
 # %% tags=["remove-input"]
 rate = ch04f.decide(convergence.improved_rates)
@@ -375,13 +374,13 @@ expect("(abstract): fails", rate == "fails", verdict=rate)
 # %% [markdown]
 # ```{admonition} Verdict on "improved convergence rates" (abstract): fails
 # :class: verdict
-# As written the method has no rate, since it does not converge to the optimum. Corrected, it has the rate of every unbiased design.
+# As written the method has no rate, because it does not converge to the optimum. Corrected, it has the rate of every unbiased design.
 # ```
 #
 # ## What do local steps change?
 #
-# The target. After several local steps a client ends nearer its own optimum, and even the *full* aggregate stops beside $\boldsymbol w^*$, unless
-# the step size goes to 0. No design over clients repairs that.
+# Local steps change the target. After several local steps a client ends nearer its own optimum, so that even the *full* aggregate stops beside $\boldsymbol w^*$, unless
+# the step size goes to 0. No way of choosing clients repairs this.
 
 
 # %%
@@ -407,14 +406,14 @@ for local in (1, 5, 20):
 # %% [markdown]
 # ## Does clustered sampling converge faster?
 #
-# On quadratic clients it does; in general only the variance of its draws is smaller.
+# On quadratic clients clustered sampling converges faster than MD; in general only the variance of its draws is smaller.
 #
 # ```{admonition} As written: Fraboni et al., Appendix A.2
 # :class: as-written
 # Eq. 32 and 40 "allow us to theoretically identify the convergence improvement of clustered sampling over MD sampling".
 # ```
 #
-# Theorems 1 and 2 of that paper print one rate for both schemes, and [](04g_clustered.ipynb) asks whether it holds. But bounds do not order errors.
+# Theorems 1 and 2 of that paper print one rate for both schemes, and {doc}`the page on clustered sampling's theorems <04g_clustered>` asks whether it holds. But a smaller bound does not mean a smaller error.
 # On quadratic clients the errors themselves can be ordered:
 #
 # ```{prf:lemma} Less variable weights, less error
@@ -431,7 +430,7 @@ for local in (1, 5, 20):
 # Induction over rounds. For MD and clustered sampling with rows $r_k$ the difference is $\frac1{m^2}\sum_k (r_k - p)(r_k - p)^\top$.
 # ```
 #
-# Four designs on this page's federation, at a constant step, exactly:
+# We compute the floors of four designs on this page's federation exactly, at a constant step:
 
 # %%
 equal_shares, ones = np.full(N, 1 / N), [1] * N
@@ -455,8 +454,8 @@ def floor(design, local, lr):
 floors = {name: (floor(d, 1, 0.2), floor(d, 5, 0.04)) for name, d in designs.items()}
 
 # %% [markdown]
-# And four clients that are not quadratic: $F_k(w) = h(w) + c_k w$ with $c = (-1, 1, -3, 3)$, $h'(w) = \max(-1, \min(1, w))$, steps of 1 from
-# $w_0 = 0$. The rows $\{-1, 1\}$ and $\{-3, 3\}$ have equal means, so the variances are equal. Who is more often away from 0?
+# The second example has four clients that are not quadratic: $F_k(w) = h(w) + c_k w$ with $c = (-1, 1, -3, 3)$, $h'(w) = \max(-1, \min(1, w))$, and steps of 1 from
+# $w_0 = 0$. The rows $\{-1, 1\}$ and $\{-3, 3\}$ of clustered sampling have equal means, so its variance equals that of MD. Which of the two designs is more often away from the optimum 0?
 
 
 # %%
@@ -511,30 +510,30 @@ expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, 
 # ```{provenance} Figure
 # ```
 #
-# All three have a lower floor than MD: by {glue:text}`ch4f_by_similarity:.0f` % if similar optima share a row, {glue:text}`ch4f_by_size:.0f` %
-# if neighbours in the list do, {glue:text}`ch4f_distinct:.0f` % for distinct clients. On four quadratic federations, with one and five local steps,
-# clustered sampling is never above MD in any of 300 rounds. That is the lemma.
+# All three have a lower floor than MD: clustered sampling by similarity, which puts similar optima into one row, by {glue:text}`ch4f_by_similarity:.0f` %, clustered sampling by size, which puts neighbours in the list into one row, by {glue:text}`ch4f_by_size:.0f` %,
+# and distinct clients by {glue:text}`ch4f_distinct:.0f` %. On four quadratic federations, with one and five local steps, the error of
+# clustered sampling is never above MD in any of 300 rounds, as the lemma says.
 #
-# With flat tails clustered sampling is the worse one, in every round. After the first it is away from the optimum with probability
-# {glue:text}`ch4f_tail_clustered`, MD with {glue:text}`ch4f_tail_md`: MD can draw opposite clients that cancel.
+# With flat tails clustered sampling is the worse one, in every round. After the first round it is away from the optimum with probability
+# {glue:text}`ch4f_tail_clustered`, and MD with probability {glue:text}`ch4f_tail_md`, because MD can draw opposite clients that cancel.
 #
 # ```{admonition} Verdict on the improvement over MD: holds, on a condition
 # :class: verdict
-# If the clients are quadratic, for the errors themselves. In general for the bound's variance term only.
+# If the clients are quadratic, it holds for the errors themselves. In general it holds only for the variance term of the bound.
 # ```
 #
 # ## What we learned
 #
-# - A bound whose negative terms do not shrink cannot hold for all $T$. Algorithm 3's draws lead beside the optimum, whatever $T$ is.
+# - A bound whose negative terms do not shrink cannot hold for all $T$. The draws of Algorithm 3 lead to a point beside the optimum, whatever $T$ is.
 # - Unbiased designs with independent draws have the rate $1/T$ under decreasing steps and a floor under constant ones.
-# - A smaller variance of the weights means a smaller error on quadratic clients, and not on all.
+# - A smaller variance of the weights means a smaller error on quadratic clients, but not on all clients.
 #
 # ## Exercises
 #
 # ```{exercise-start} The noise floor
 # :label: ex-ch4f-floor
 # ```
-# Level 1. $F_k(w) = (w - c_k)^2/2$, $m$ uniform draws with replacement, constant step. Write `mine(centres, m, lr)`: the limit of
+# Level 1. Let $F_k(w) = (w - c_k)^2/2$, with $m$ uniform draws with replacement and a constant step. Write `mine(centres, m, lr)`: the limit of
 # $\mathbb E(w_t - w^*)^2$. Check it with `check.answer("convergence/noise-floor", mine)`.
 # ```{exercise-end}
 # ```
@@ -545,7 +544,7 @@ expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, 
 # :class: dropdown
 # ````
 # The limit solves $a = (1-\eta)^2 a + \eta^2 \mathrm{Var}(c)/m$. If yours is $\eta^2\mathrm{Var}(c)/m$, it is the noise of the last step alone,
-# without what the steps before it left.
+# without the noise that earlier steps left.
 
 
 # %%
@@ -573,8 +572,8 @@ print(check.answer("convergence/noise-floor", noise_floor))
 # :label: sol-ch4f-balance
 # :class: dropdown
 # ````
-# Solve $\sum_k |w - c_k|(w - c_k) = 0$ by bisection: the sum increases with $w$. If yours is the mean of the centres, you solved for unbiased
-# draws: that is where FedSTaS should lead.
+# Solve $\sum_k |w - c_k|(w - c_k) = 0$ by bisection, which works because the sum increases with $w$. If yours is the mean of the centres, you solved for unbiased
+# draws, which lead where FedSTaS should lead.
 
 
 # %%
@@ -600,7 +599,7 @@ print(check.answer("convergence/where-it-leads", balance))
 # :label: ex-ch4f-steps
 # ```
 # Level 3. Give a step size as a function of $t = 0, 1, \dots$ for which the error of $F_k(w) = (w - c_k)^2/2$ falls like $1/T$, and explain why
-# $0.25/(t+1)$ does not do. Check it with `check.answer("convergence/steps", mine)`.
+# $0.25/(t+1)$ is not enough. Check it with `check.answer("convergence/steps", mine)`.
 # ```{exercise-end}
 # ```
 
@@ -610,7 +609,7 @@ print(check.answer("convergence/where-it-leads", balance))
 # :class: dropdown
 # ````
 # With $\eta_t = \beta/(t+1)$ the start is forgotten like $T^{-2\beta\mu}$, so $\beta > 1/(2\mu)$ is needed; the theorem takes $2/\mu$. A constant
-# step is refused as well: it stops at the noise floor.
+# step is refused as well, because its error stops at the noise floor.
 
 # %%
 for beta in (0.25, 1, 2):
