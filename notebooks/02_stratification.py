@@ -17,10 +17,13 @@
 # :needs: averages and variances, k-means, what a gradient is
 # ```
 #
+# A round represents the federation better if its participants differ in the right way: one client of each kind, rather than ten of the same. But a server does not see what the clients hold. Can it find out who
+# is alike from a few numbers that each client sends, and how many participants should each kind get?
+#
 # At the end you will know
-# - what is left of a gradient when it is squeezed to a few levels, and what that saves;
+# - what is left of a gradient when it is squeezed to a few levels, and how much this saves;
 # - which of three summaries of a gradient puts clients with the same labels into the same stratum;
-# - how a stratum's seats are counted and drawn, and where the formula, its rounding and the draw say different things.
+# - how participants are allocated to strata and drawn, and where the formula, its rounding and the draw contradict each other.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -51,13 +54,55 @@ s = chapters.settings("02_stratification", globals())
 plots.set_page_style()
 
 # %% [markdown]
-# FedSTaS does not draw its {term}`cohort` from all clients at once, but from strata of alike ones. The strata come from gradients
-# {cite:p}`gao2025fedsts,slessor2025fedstas`. In a round all $N$ clients compute the gradient of their loss at the current model,
-# squeeze it, and send it. The server groups the clients by k-means, decides how many seats each {term}`stratum` gets, and draws. This
-# chapter walks that path with real gradients.
+# ## The idea on six clients
+#
+# {ref}`The six clients <six-clients>` hold pictures of cats, dogs and birds. At a model that predicts one third for each animal, the gradient of a client is one third minus its shares of the animals. FedSTaS does not send the
+# gradient itself. It *squeezes* the gradient: it keeps a few level values, here two, and for each entry the number of its level. From both the server can restore the gradient approximately. The authors' code looks
+# at the level values only. We make three strata by k-means, from either:
+
+# %%
+from companion.pages import six_clients as six
+
+gradients_6 = -six.UPDATES  # 1/3 less the shares of cats, dogs and birds
+squeezed_6 = squeeze(gradients_6, 2)
+strata_6 = {
+    "from restored gradients": stratify(squeezed_6.restore(), 3, s.seed),
+    "from level values": stratify(squeezed_6.levels, 3, s.seed),
+}
+for name, pair in zip(six.NAMES, squeezed_6.levels, strict=True):
+    print(name, "level values", pair.round(2))
+
+# %% tags=["remove-input"]
+glue_figure("figure_six", six.draw({name: {"strata": strata} for name, strata in strata_6.items()}))
+apart, mixed = strata_6.values()
+expect(
+    "keep the four cat owners together and leave E and F alone", (apart == six.K_MEANS_STRATA).all()
+)
+expect("puts F into one stratum with B and D", len({mixed[k] for k in (1, 3, 5)}) == 1)
+
+# %% [markdown]
+# ```{glue:figure} figure_six
+# :name: fig-six-strata
+# :alt: Two triangles with the six clients, coloured and joined by stratum. Left, from restored gradients: A, B, C and D are joined near the cats; E and F stand alone. Right, from level values: F, near the birds, is joined with B and D near the cats.
+#
+# Three strata of the six clients, joined by lines and coloured. Left: k-means of the restored gradients. Right: k-means of the level values alone.
+# ```
+#
+# ```{provenance} Figure
+# ```
+#
+# Strata from restored gradients keep the four cat owners together and leave E and F alone. The level values cannot tell a cat owner from a bird owner: F has nearly the same two values as B and D, because they only say *that* one animal dominates, and not
+# *which*. So k-means of the level values puts F into one stratum with B and D. This chapter asks whether the same happens with real gradients.
+
+# %% [markdown]
+# ## The federation of this page
+#
+# FedSTaS draws its {term}`cohort` from strata of similar clients, rather than from all clients at once. The strata come from gradients
+# {cite:p}`gao2025fedsts,slessor2025fedstas`: in a round all $N$ clients compute the gradient of their loss at the current model,
+# squeeze it, and send it. The server groups the clients by k-means, decides how many participants each {term}`stratum` gets, and draws them.
 #
 # The data are those of [](01_aggregation.ipynb): {glue:text}`ch2_clients` clients under a Dirichlet {term}`concentration` of
-# {glue:text}`ch2_concentration:g`, in the disjoint reading. $N$ = {glue:text}`ch2_N` of them hold data.
+# {glue:text}`ch2_concentration:g`, in the disjoint reading, of which $N$ = {glue:text}`ch2_N` hold data.
 
 # %%
 task = tasks.load(s.task, device=s.device)
@@ -81,7 +126,7 @@ def gradient(w, shard):
 
 
 # %% [markdown]
-# The package computes the gradients of all clients in one go. We ask for those at the fresh model $\boldsymbol{w}_0$:
+# The package computes the gradients of all clients in one go. We ask for the gradients at the fresh model $\boldsymbol{w}_0$:
 
 
 # %%
@@ -118,14 +163,9 @@ expect("The data are those of", same_data)
 # (map-squeeze)=
 # ## What is left of a gradient when it is squeezed?
 #
-# ```{margin} The paper says: preprint, Sec. 3.2
-# It is the compression of the gradients that makes FedSTaS better than its baseline.
-# We ran it: {doc}`/ledger`, `preprint-3.2-compression`.
-# ```
-#
-# Nearly all of it, in about an eighth of the bits. The squeeze is a k-means in one dimension. The $d$ entries of a
+# Nearly all of it, in about an eighth of the bits. The squeeze is a k-means in one dimension: the $d$ entries of a
 # gradient $G$ fall into $d'$ groups. The client sends the $d'$ centres, here called levels, and for each entry the number of its level. With
-# two levels (0.1, 0.2, 5) becomes $X$ = (0.15, 5) and $\lambda$ = (1, 1, 2), and the server restores $Z$ = (0.15, 0.15, 5):
+# two levels the gradient (0.1, 0.2, 5) becomes $X$ = (0.15, 5) and $\lambda$ = (1, 1, 2), and the server restores $Z$ = (0.15, 0.15, 5):
 #
 # ```{math}
 # :label: eq-squeeze
@@ -133,8 +173,14 @@ expect("The data are those of", same_data)
 # \qquad Z_i = X_{\lambda_i}.
 # ```
 #
-# In one dimension a group is a run of sorted entries, so we look for $d' - 1$ cuts. Dynamic programming finds the best among some hundred
-# candidates: first for two runs, from them for three, and so on.
+# ```{admonition} The paper says: preprint, Sec. 3.2
+# :class: as-written
+# It is the compression of the gradients that makes FedSTaS better than its baseline.
+# We ran this comparison: {doc}`/ledger`, `preprint-3.2-compression`.
+# ```
+#
+# In one dimension a group is a run of sorted entries, so we look for $d' - 1$ cuts. Dynamic programming finds the best cuts among some hundred
+# candidates: first for two runs, from these for three, and so on.
 
 
 # %%
@@ -161,7 +207,7 @@ def best_cuts(x, levels, candidates=200):
 
 
 # %% [markdown]
-# Lloyd's algorithm polishes them: levels move to the means of their runs, cuts to the midpoints of levels, until nothing moves.
+# Lloyd's algorithm refines the cuts: levels move to the means of their runs and cuts to the midpoints between levels, until nothing moves.
 
 
 # %%
@@ -196,7 +242,7 @@ print(f"our error over the package's: {equal.min():.4f} to {equal.max():.4f}")
 expect("it loses the same", np.abs(equal - 1).max() < 0.005, least=equal.min(), most=equal.max())
 
 # %% [markdown]
-# From here on we use the package: it loses the same. How much is lost, and for how many bits?
+# From here on we use the package's squeeze, because it loses the same. How much is lost, and for how many bits?
 
 # %%
 curve = []
@@ -234,8 +280,8 @@ expect("and would lose far less", dearer < 1.1 and fewer < 0.6, bits=dearer, err
 # :name: fig-squeeze
 # :alt: Above, a histogram of the entries of one client's gradient on a logarithmic scale: a high peak at zero, long tails, and vertical lines at the levels. Below, the squared error in per cent on a logarithmic scale, falling with the bits for each entry, with bars from the best to the worst client.
 #
-# Above: the entries of one gradient, and its levels (lines). Most entries are near zero; the outer levels serve a few large ones. Below:
-# squared error over squared norm, against what is sent. Points are medians over clients, bars reach from the best to the worst.
+# First panel: the entries of one gradient, and its levels (lines). Most entries are near zero, and the outer levels serve a few large ones. Second panel:
+# squared error over squared norm, against what is sent. Points are medians over clients, bars reach from the best client to the worst.
 # ```
 #
 # ```{provenance} Figure
@@ -253,21 +299,21 @@ expect("and would lose far less", dearer < 1.1 and fewer < 0.6, bits=dearer, err
 # \text{bits} = 32\, d' + d \,\lceil \log_2 d' \rceil .
 # ```
 #
-# With {glue:text}`ch2_levels` levels and {glue:text}`ch2_d:,` entries that is {glue:text}`ch2_bits:.2f` bits an entry, or
+# With {glue:text}`ch2_levels` levels and {glue:text}`ch2_d:,` entries this makes {glue:text}`ch2_bits:.2f` bits an entry, or
 # {glue:text}`ch2_sent:.0f` % of plain floats. The median client loses {glue:text}`ch2_error:.1f` % of its squared norm, the worst
-# {glue:text}`ch2_error_high:.1f` %. Bits are whole: codes of {glue:text}`ch2_code` bits can name {glue:text}`ch2_same` levels. That many would
-# cost hardly more, and would lose far less: {glue:text}`ch2_error_same:.1f` %.
+# client {glue:text}`ch2_error_high:.1f` %. Because bits are whole, codes of {glue:text}`ch2_code` bits can name {glue:text}`ch2_same` levels. So many levels would
+# cost hardly more and would lose far less: {glue:text}`ch2_error_same:.1f` %.
 #
 # ```{admonition} As written: journal, Algorithms 1 and 2
 # :class: as-written
 # A client returns "$X_t, \lambda_t = IS(G_t^k)$". The server is to "use $\lambda_k^t$ to restore $\{X_k^t\}$ as $\{Z_k^t\}$", and clusters the
-# $Z_k^t$. What $IS$, the information squeeze, is, the paper leaves to {cite:t}`gao2025fedsts`.
+# $Z_k^t$. What the information squeeze $IS$ is, the paper leaves to {cite:t}`gao2025fedsts`.
 # ```
 #
 # ```{admonition} As coded: December 2024, the compression step
 # :class: as-coded
-# scikit-learn's `KMeans(d', random_state=0)` on the entries. The $d'$ centres are kept, in the order in which k-means happens to number
-# them. The codes $\lambda$ are returned and not used again. Clients are clustered by these vectors of $d'$ numbers.
+# The code applies scikit-learn's `KMeans(d', random_state=0)` to the entries and keeps the $d'$ centres, in the order in which k-means happens to number
+# them. It returns the codes $\lambda$ and does not use them again. Clients are clustered by these vectors of $d'$ numbers.
 # ```
 
 # %%
@@ -300,25 +346,26 @@ expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders
 # %% [markdown]
 # ```{admonition} Result
 # :class: verdict
-# Both squeeze well. Our squared error is never larger than theirs, and for one client it is {glue:text}`ch2_best_ratio:.2f` times theirs.
-# (One start of k-means, as newer versions of scikit-learn make; older ones, perhaps the authors', made ten.) But they do not keep the same
-# thing. k-means numbers its centres as it likes: among {glue:text}`ch2_N` clients we saw {glue:text}`ch2_orders` orders. So the first
-# number of one client and the first of another need not mean the same.
+# Both versions squeeze well. Our squared error is never larger than theirs, and for one client it is {glue:text}`ch2_best_ratio:.2f` times theirs.
+# (We gave k-means one start, as newer versions of scikit-learn do; older versions, perhaps the authors', made ten.) But the two versions do not keep the same
+# information. k-means numbers its centres as it likes: among {glue:text}`ch2_N` clients we saw {glue:text}`ch2_orders` orders. So the first
+# number of one client and the first number of another need not mean the same.
 # ```
 #
 # (map-strata)=
 # ## Do strata know the labels?
 #
-# ```{margin} The paper says: journal, Sec. 3.3
+# Strata built from restored gradients recover the labels, and strata built from the level values barely do. Stratifying pays when the clients of a stratum are similar. Where a
+# few labels dominate each client, a stratum should therefore collect the clients of one label.
+#
+# ```{admonition} The paper says: journal, Sec. 3.3
+# :class: as-written
 # Strata together with draws by importance reduce the variance of the model's updates.
-# Judged in [chapter 4b](04b_variance.ipynb); {doc}`/ledger`, `journal-sec-3-3-variance`.
+# This is judged on the page [about variance](04b_variance.ipynb); {doc}`/ledger`, `journal-sec-3-3-variance`.
 # ```
 #
-# Those of restored gradients do; those of centres hardly. Stratifying pays when the clients of a stratum are alike. Where a
-# few labels dominate each client, a stratum should collect the clients of one label.
-#
-# Why could a gradient know? Where a network ends in a softmax and is trained with cross-entropy, the gradient of
-# client $k$ for the bias $b_c$ of output $c$ is
+# Why could a gradient know the labels? In a network that ends in a softmax and is trained with cross-entropy, the gradient of
+# client $k$ with respect to the bias $b_c$ of output $c$ is
 #
 # ```{math}
 # :label: eq-bias
@@ -326,9 +373,9 @@ expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders
 # \;-\; \frac{\#\{j : y_{k,j} = c\}}{n_k},
 # ```
 #
-# the mean prediction minus the share of the class; $x_{k,j}$ is an example of client $k$, and $y_{k,j}$ its label. Say the model gives each of ten
-# classes 0.1, and 70 % of a client's examples are threes. Then the entry of the three is 0.1 − 0.7 = −0.6, the smallest. A fresh model does
-# predict almost the same for all examples. So these few entries almost show the class shares:
+# the mean prediction minus the share of the class, where $x_{k,j}$ is an example of client $k$ and $y_{k,j}$ its label. Say the model gives each of ten
+# classes 0.1, and 70 % of a client's examples are threes. Then the entry of the three is 0.1 − 0.7 = −0.6, the smallest of the ten. A fresh model does
+# predict almost the same for all examples, so these few entries almost show the class shares:
 
 # %%
 largest, class_shares = counts.max(axis=1), counts / counts.sum(axis=1, keepdims=True)
@@ -350,18 +397,18 @@ print(f"class shares guessed to {share_error:.3f}")
 # %% tags=["remove-input"]
 glue_values("ch2", named_z=count_named(Z), single=100 * class_shares.max(axis=1).mean())
 expect("you are nearly always right", count_named(G) >= 0.9 * N, named=count_named(G))
-expect("After the squeeze you still are", count_named(Z) >= 0.8 * N, named=count_named(Z))
+expect("After the squeeze you still are right", count_named(Z) >= 0.8 * N, named=count_named(Z))
 expect("to about one percentage point", share_error < 0.02, off=share_error)
 
 # %% [markdown]
-# A client's largest class has {glue:text}`ch2_single:.0f` % of its examples on average. Guess it from the smallest bias entry, and you are
-# nearly always right. After the squeeze you still are with {glue:text}`ch2_named_z` of {glue:text}`ch2_N` clients. With $C$ classes, $1/C$
-# minus the entry even gives the shares, to about one percentage point. So a gradient of the fresh model tells what a client holds. The privacy
-# of [](03_data_sampling.ipynb) is about the sizes $n_k$ alone.
+# A client's largest class has {glue:text}`ch2_single:.0f` % of its examples on average. If you guess this class from the smallest bias entry, you are
+# nearly always right. After the squeeze you still are right for {glue:text}`ch2_named_z` of {glue:text}`ch2_N` clients. With $C$ classes, $1/C$
+# minus the entry even gives the class shares, to about one percentage point. So a gradient of the fresh model reveals what a client holds. The privacy
+# of [](03_data_sampling.ipynb) concerns the sizes $n_k$ alone.
 #
-# This knowledge is in *where* an entry stands. The $d'$ centres say which values occur, not where. We compare three summaries:
-# [restored gradients $Z_k$]{.as-written}, as the paper writes; centres in ascending order, which are at least comparable;
-# [centres in k-means' own order]{.as-coded}, as the code has it. Strata
+# This knowledge lies in *where* an entry stands. The $d'$ level values say which values occur, but not where. We compare three summaries:
+# [restored gradients $Z_k$]{.as-written}, as the paper writes; level values in ascending order, which are at least comparable between clients; and
+# [level values in k-means' own order]{.as-coded}, as the code has them. Strata
 # are made by k-means (Algorithm 2), here the best of ten starts:
 
 # %%
@@ -392,30 +439,30 @@ plainly = stratify_plainly(Z, H, s.seed)
 assert adjusted_rand_score(strata_of["restored"], plainly) > 0.999
 
 # %% tags=["remove-input"]
-shown = {name: views[name] for name in ("restored", "unsorted")}
-glue_figure("figure_plane", ch02.draw_planes(shown, strata_of, counts.argmax(axis=1)))
+shown = {name: strata_of[name] for name in ("restored", "unsorted")}
+glue_figure("figure_plane", ch02.draw_planes(shown, counts.argmax(axis=1)))
 
 # %% [markdown]
 # ```{glue:figure} figure_plane
 # :name: fig-plane
-# :alt: Two scatter plots of the clients in the plane of the first two principal components, each client drawn as the digit of its largest class and joined by a grey line to the centre of its stratum; above from restored gradients, below from centres in any order.
+# :figclass: wide
+# :alt: Two grids of discs, a column for each stratum and a row for each class, the area of a disc the number of clients in the stratum whose largest class it is. From restored gradients most columns have one or two discs; from level values in any order most columns have many.
 #
-# Each client is drawn as its largest class, and tied to the centre of its stratum. Strata that know the labels tie equal digits together.
-# Strata that overlap in these two principal components can be apart in further ones.
+# Who is in which stratum: the area of a disc, and the number beside it, count the clients of a stratum whose largest class is that digit. Strata that know the labels have few discs in a column.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# Three numbers say how much strata know.
-# - *Label purity*: the share of the largest class among a stratum's examples, averaged over strata. Small strata are pure by chance, so we
+# Three numbers say how much the strata know.
+# - *Label purity* is the share of the largest class among a stratum's examples, averaged over strata. Small strata are pure by chance, so we
 #   compare with strata of the same sizes and shuffled clients.
-# - The *adjusted Rand index* of strata and largest classes: 1 if both are the same grouping, 0 on average if they have nothing to do with each other.
+# - The *adjusted Rand index* compares strata with largest classes: it is 1 if both are the same grouping, and 0 on average if they have nothing to do with each other.
 #   {glue:text}`ch2_H` strata for {glue:text}`ch2_classes` classes never reach 1: the classes themselves, merged evenly,
 #   reach {glue:text}`ch2_merged:.1f`.
-# - The *variance left*: the part of the gradients' variance that lies within strata. Stratum $h$ is a set $\mathcal{C}_h$ of $N_h$ clients with
-#   the mean gradient $\bar G_h$ and the {term}`spread` $S_h$; without $h$ all clients are meant. Two strata with gradients 0, 2 and 10, 12 have
-#   $S_h = 1$ and $S^2 = 26$: they leave 1/26.
+# - The *variance left* is the part of the gradients' variance that lies within strata. Stratum $h$ is a set $\mathcal{C}_h$ of $N_h$ clients with
+#   the mean gradient $\bar G_h$ and the {term}`spread` $S_h$; the same symbols without $h$ refer to all clients. For instance, two strata with the gradients 0, 2 and 10, 12 have
+#   $S_h = 1$ and $S^2 = 26$, so they leave 1/26.
 #
 # ```{math}
 # :label: eq-left
@@ -424,7 +471,7 @@ glue_figure("figure_plane", ch02.draw_planes(shown, strata_of, counts.argmax(axi
 # S^2 = \frac{1}{N}\sum_{k} \lVert G_k - \bar G \rVert^2 .
 # ```
 #
-# That is what a stratified draw with replacement and proportional seats cannot remove.
+# A stratified draw with replacement and proportional allocation cannot remove the variance that is left.
 
 
 # %%
@@ -450,8 +497,8 @@ def knowledge(strata, G, counts):
 
 
 # %% [markdown]
-# One federation could be a lucky one. So we deal five of either kind, each with its own $\boldsymbol{w}_0$ and three seeds of k-means. The
-# *oracle* clusters the class shares themselves, which no server sees. Before you look: how close do the gradients come?
+# One federation could be a lucky one. So we deal five federations of either kind, each with its own $\boldsymbol{w}_0$ and three seeds of k-means. The
+# *oracle* clusters the class shares themselves, which no server sees. Before you look: how close do the gradients come to the oracle?
 
 # %%
 from itertools import combinations, product
@@ -497,9 +544,9 @@ gained = (
     summary_values["left_chance"] - summary_values["left_unsorted"],
     summary_values["left_chance"] - summary_values["left_restored"],
 )
-expect("strata of centres remove a little", 0 < gained[0] < 15, gained=gained[0])
+expect("strata of level values remove a little", 0 < gained[0] < 15, gained=gained[0])
 several = 0 < 3 * gained[0] < gained[1]
-expect("restored gradients remove several times as much", several, gained=gained)
+expect("strata of restored gradients remove several times as much", several, gained=gained)
 expect("leave about half of the gradients' variance", 40 < summary_values["left_restored"] < 60)
 table(ch02.tabulate_knowledge(purity_frame))
 
@@ -511,19 +558,21 @@ glue_values("ch2", merged=np.mean(merged_rands))
 expect("never reach 1", max(merged_rands) < 1, most=max(merged_rands))
 
 # %% tags=["remove-cell"]
-expect("Those of restored gradients do", low > 0.1, low=low)
-expect("those of centres hardly", max(both) < 0.15, most=max(both))
-expect("Strata of centres do neither", max(both) < 0.15 and summary_values["left_unsorted"] > 70)
+expect("Strata built from restored gradients recover the labels", low > 0.1, low=low)
+expect("strata built from the level values barely do", max(both) < 0.15, most=max(both))
+expect(
+    "Strata of level values do neither", max(both) < 0.15 and summary_values["left_unsorted"] > 70
+)
 expect("collect like labels", low > 0.1, low=low)
 
 # %% [markdown]
-# Disjoint, at $\boldsymbol{w}_0$: {glue:text}`ch2_H` strata for {glue:text}`ch2_classes` classes. Means and 95 % intervals over five federations.
+# The table is for the disjoint partition at $\boldsymbol{w}_0$, with {glue:text}`ch2_H` strata for {glue:text}`ch2_classes` classes: means and 95 % intervals over five federations.
 #
 # ```{glue:figure} figure_purity
 # :name: fig-purity
 # :alt: Bars of label purity in per cent for restored gradients, ascending centres and centres in any order, in two panels for the disjoint partition and for equal sizes, with a tick across each bar for shuffled clients. The bar of restored gradients alone passes its tick clearly.
 #
-# Label purity at $\boldsymbol{w}_0$. Bars are means of five federations, thin lines 95 % intervals. Upright ticks are strata of the same sizes
+# Label purity at $\boldsymbol{w}_0$. Bars are means of five federations, thin lines 95 % intervals. Upright ticks mark strata of the same sizes
 # with shuffled clients. What counts is how far a bar goes beyond its tick.
 # ```
 #
@@ -539,15 +588,15 @@ expect("collect like labels", low > 0.1, low=low)
 # :class: verdict
 # Strata of restored gradients know the labels: their adjusted Rand index is {glue:text}`ch2_rand_restored:.2f`
 # ({glue:text}`ch2_rand_restored_low:.2f` to {glue:text}`ch2_rand_restored_high:.2f`). They are as good as strata of the class shares themselves,
-# at {glue:text}`ch2_rand_oracle:.2f`. Strata of centres, in either order, know hardly anything of the labels. With equal sizes it is the same:
-# {glue:text}`ch2_equal_rand_restored:.2f` ({glue:text}`ch2_equal_rand_restored_low:.2f` to {glue:text}`ch2_equal_rand_restored_high:.2f`) against
+# which reach {glue:text}`ch2_rand_oracle:.2f`. Strata of level values, in either order, know hardly anything of the labels. With equal sizes it is the same: restored gradients reach
+# {glue:text}`ch2_equal_rand_restored:.2f` ({glue:text}`ch2_equal_rand_restored_low:.2f` to {glue:text}`ch2_equal_rand_restored_high:.2f`), and level values
 # about nothing.
 #
-# Shuffled clients leave {glue:text}`ch2_left_chance:.0f` % of the gradients' variance, strata as coded {glue:text}`ch2_left_unsorted:.0f` %, and as
-# written {glue:text}`ch2_left_restored:.0f` %. So strata of centres remove a little, and those of restored gradients remove several times as much.
+# Shuffled clients leave {glue:text}`ch2_left_chance:.0f` % of the gradients' variance, strata as coded {glue:text}`ch2_left_unsorted:.0f` %, and strata as
+# written {glue:text}`ch2_left_restored:.0f` %. So strata of level values remove a little of the variance, and strata of restored gradients remove several times as much.
 # ```
 #
-# Is it the squeeze that costs something, or the loss of the codes? Strata of $Z$ can be compared with strata of the unsqueezed $G$.
+# Does the squeeze itself cost something, or only the loss of the codes? To find out, we compare strata of $Z$ with strata of the unsqueezed $G$.
 
 # %%
 raw = [stratify(G, H, start) for start in range(3)]
@@ -561,14 +610,14 @@ glue_values("ch2", agree=agree, restart=restart)
 expect("no more than another start", agree > restart - 0.05, squeezed=agree, restarted=restart)
 
 # %% [markdown]
-# From the same seed of k-means the two agree with an index of {glue:text}`ch2_agree:.2f`. Strata of $G$ from two seeds agree with
-# {glue:text}`ch2_restart:.2f`. So the squeeze changes the strata no more than another start of k-means does. What hurts is to throw the codes away.
+# From the same seed of k-means the two groupings agree with an index of {glue:text}`ch2_agree:.2f`. Strata of $G$ from two different seeds agree with
+# {glue:text}`ch2_restart:.2f`. So the squeeze changes the strata no more than another start of k-means does. What hurts is throwing the codes away.
 #
 # ## Do they still know after some rounds?
 #
-# Yes, about as much as at the start. That matters for the bill: each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
-# all their data. The paper does that in every round. The code of December 2024 does it once, at $\boldsymbol{w}_0$, and our corrected method
-# (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with it, and ask again:
+# The strata know about as much as at the start. This matters for the cost, because each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
+# all their data. The paper stratifies in every round. The code of December 2024 stratifies once, at $\boldsymbol{w}_0$, and our corrected FedSTaS
+# (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with corrected FedSTaS, and ask again:
 
 # %%
 # digits has few and small images: larger steps
@@ -620,35 +669,31 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # %% [markdown]
 # ```{glue:figure} figure_rounds
 # :name: fig-rounds
-# :alt: Two panels over w0, a middle round and the last round. Above, label purity of new strata: restored gradients far above both kinds of centres, all nearly flat. Below, the share of variance left: new and kept strata as written close together, kept strata as coded far above them.
+# :figclass: wide
+# :alt: Two panels over w0, a middle round and the last round. In one, label purity of new strata: restored gradients far above both kinds of level values, all nearly flat. In the other, the share of variance left: new and kept strata as written close together, kept strata as coded far above them.
 #
-# Above: label purity of strata made at that moment. Below: how much of the gradients' variance lies within strata, made anew or kept since
+# First panel: label purity of strata that are made at that moment. Second panel: how much of the gradients' variance lies within strata that are made anew, or kept since
 # $\boldsymbol{w}_0$; lower is better. Means over five federations, with 95 % intervals.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# Between $\boldsymbol{w}_0$ and round {glue:text}`ch2_rounds` the purity of strata of restored gradients moved by {glue:text}`ch2_change:.1f` points
+# Between $\boldsymbol{w}_0$ and round {glue:text}`ch2_rounds` the purity of strata of restored gradients changed by {glue:text}`ch2_change:.1f` points
 # ({glue:text}`ch2_change_low:.1f` to {glue:text}`ch2_change_high:.1f`).
 #
 # ```{admonition} Result
 # :class: verdict
-# Kept strata of restored gradients leave {glue:text}`ch2_kept:.0f` % of the variance, new ones {glue:text}`ch2_left_last:.0f` %. So keeping costs
+# Kept strata of restored gradients leave {glue:text}`ch2_kept:.0f` % of the variance, and new ones {glue:text}`ch2_left_last:.0f` %. So keeping them costs
 # {glue:text}`ch2_keeping:.1f` points ({glue:text}`ch2_keeping_low:.1f` to {glue:text}`ch2_keeping_high:.1f`). The choice of the summary costs far
-# more: kept strata as coded leave {glue:text}`ch2_kept_coded:.0f` %, another {glue:text}`ch2_summary:.0f` points.
+# more: kept strata as coded leave {glue:text}`ch2_kept_coded:.0f` %, which is another {glue:text}`ch2_summary:.0f` points.
 # ```
 #
 # (map-seats)=
 # ## Who gets how many participants?
 #
-# ```{margin} The paper says: preprint, Sec. 1
-# Neyman allocation over strata of compressed gradients converges better than proportional allocation.
-# We ran it: {doc}`/ledger`, `preprint-intro-neyman`; as a formula below and in [chapter 4b](04b_variance.ipynb).
-# ```
-#
-# Large strata whose clients differ much should get more. Of $m$ seats stratum $h$ gets $m_h$, in proportion to the number $N_h$ of its clients times
-# their spread $S_h$. Here that is the spread of the restored gradients $Z_k$, for the server has no others. Eq. 3.5 of the
+# Large strata whose clients differ much should get more participants. If a round has $m$ participants, stratum $h$ gets $m_h$ of them, in proportion to the number $N_h$ of its clients times
+# their spread $S_h$. Here $S_h$ is the spread of the restored gradients $Z_k$, because the server has no others. Eq. 3.5 of the
 # journal is this allocation of {cite:t}`neyman1934two`, for $H$ strata:
 #
 # ```{math}
@@ -656,8 +701,14 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # m_h = m \cdot \frac{N_h S_h}{\sum_{h=1}^{H} N_h S_h}.
 # ```
 #
-# It is meant to minimise the variance $V$ of the *stratified mean*: the means of the drawn clients of each stratum, weighted by $W_h = N_h/N$.
-# With replacement, the mean of $m_h$ draws has the variance $S_h^2/m_h$. So where clients count alike, it is
+# ```{admonition} The paper says: preprint, Sec. 1
+# :class: as-written
+# Neyman allocation over strata of compressed gradients converges better than proportional allocation.
+# We ran it: {doc}`/ledger`, `preprint-intro-neyman`; the formula is tested below and on the page [about variance](04b_variance.ipynb).
+# ```
+#
+# The allocation is meant to minimise the variance $V$ of the *stratified mean*: the means of the drawn clients of each stratum, weighted by $W_h = N_h/N$.
+# With replacement, the mean of $m_h$ draws has the variance $S_h^2/m_h$. So where clients count alike,
 #
 # ```{math}
 # :label: eq-objective
@@ -673,7 +724,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 #
 # ```{admonition} As coded: December 2024, the allocation step
 # :class: as-coded
-# $S_h$ is the mean distance between the centres of two clients of a stratum, a client's zero distance to itself included. That is a length, like
+# $S_h$ is the mean distance between the level values of two clients of a stratum, a client's zero distance to itself included. This is a length, like
 # a standard deviation, and not a variance.
 # ```
 #
@@ -684,7 +735,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # ```{exercise-start} Which seats are best?
 # :label: ex-exponent
 # ```
-# Level 1, before you scroll on. Take seats in proportion to (a) $N_h$, (b) $N_h S_h$ and (c) $N_h S_h^2$. Write down their order, the smallest $V$
+# Level 1, before you scroll on. Allocate the participants in proportion to (a) $N_h$, (b) $N_h S_h$ and (c) $N_h S_h^2$. Write down the order of the three, the smallest $V$
 # first.
 # ```{exercise-end}
 # ```
@@ -693,8 +744,8 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # ````{solution} ex-exponent
 # :label: sol-exponent
 # :class: dropdown
-# (b) is best, and (a) and (c) tie. If you put (c) first, or second, you thought that more of a good thing is better: the variance moves seats
-# the right way, and so far beyond the best that nothing is gained.
+# (b) is best, and (a) and (c) tie. If you put (c) first or second, you thought that more of a good thing is better: the variance moves participants
+# in the right direction, but so far beyond the best that nothing is gained.
 # ````
 
 # %%
@@ -724,11 +775,11 @@ print("V: (a)", V[0], " (b)", V[1], " (c)", V[2])
 # %% tags=["remove-input"]
 bound = sum(n / sum(N3) * sd for n, sd in zip(N3, S3, strict=True)) ** 2 / 10
 glue_values("ch2", V0=V[0], V1=V[1], V_gain=100 * float(1 - V[1] / V[0]))
-expect("exactly as bad as proportional seats", V[0] == V[2] > V[1] == bound)
+expect("exactly as bad as proportional allocation", V[0] == V[2] > V[1] == bound)
 
 # %% [markdown]
-# With the variance eq. 3.5 is exactly as bad as proportional seats: $V$ is {glue:text}`ch2_V0` for both. With the standard deviation it is
-# {glue:text}`ch2_V1`. That is no accident:
+# With the variance, eq. 3.5 is exactly as bad as proportional allocation: $V$ is {glue:text}`ch2_V0` for both. With the standard deviation $V$ is
+# {glue:text}`ch2_V1`. This is no accident:
 #
 # ```{prf:lemma} Reading $S_h$ as a variance gains nothing
 # :label: lem-variance
@@ -779,7 +830,7 @@ expect(
 # :alt: Two curves of V in per cent of its value under proportional allocation, against the exponent of the spread. Both start at 100 at exponent 0, are lowest at 1, and return to 100 at 2.
 #
 # $V$ against the exponent of $S_h$, for the example and for the strata of this run. Both curves are lowest at 1, the standard deviation, and
-# back at 100 % at 2, the variance.
+# return to 100 % at 2, the variance.
 # ```
 #
 # ```{provenance} Figure
@@ -788,24 +839,24 @@ expect(
 # ```{admonition} Verdict: holds, on a condition
 # :class: verdict
 # Eq. 3.5 is the best allocation if $S_h$ is the standard deviation and $m_h$ may be any positive real number. In the example it then saves
-# {glue:text}`ch2_V_gain:.0f` % of $V$ against proportional seats, on the strata of this run {glue:text}`ch2_gain_run:.0f` %. With the word
-# "variance" taken at its word it saves nothing.
+# {glue:text}`ch2_V_gain:.0f` % of $V$ against proportional allocation, and on the strata of this run {glue:text}`ch2_gain_run:.0f` %. If the word
+# "variance" is taken literally, it saves nothing.
 # ```
 #
-# But $m_h$ counts clients. It must be whole, at most $N_h$ where clients are drawn without replacement, and at least 1: without a
+# But $m_h$ counts clients. It must be a whole number, at most $N_h$ where clients are drawn without replacement, and at least 1: without a
 # participant a stratum is missing from the average, and Algorithm 3 divides by zero. The paper does not say how to round.
 #
 # ```{admonition} As coded: December 2024, the rounding
 # :class: as-coded
-# All quotas are cut to whole numbers. Then the strata with $m_h = 0$ get one seat each, in the order of their labels,
-# until the seats are used up. Strata that are still at 0 stay there. With strata frozen at $\boldsymbol{w}_0$, their clients take part
+# All quotas are cut to whole numbers. Then the strata with $m_h = 0$ get one participant each, in the order of their labels,
+# until all participants are used up. Strata that are still at 0 stay at 0. Because the strata are frozen at $\boldsymbol{w}_0$, their clients take part
 # in no round. (This is the rule for $H = m$, the setting of the preprint.)
 # ```
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# One seat for each stratum. The others go one by one to the stratum with the largest $N_h S_h / \sqrt{s (s+1)}$, where $s$ counts its
-# seats so far. None gets more than $N_h$. That is the exact minimum of {eq}`eq-objective` over whole numbers
+# Each stratum gets one participant. The others go one by one to the stratum with the largest $N_h S_h / \sqrt{s (s+1)}$, where $s$ counts its
+# participants so far, and no stratum gets more than $N_h$. This is the exact minimum of {eq}`eq-objective` over whole numbers
 # with $1 \le m_h \le N_h$, because each term is convex in $m_h$.
 # ```
 
@@ -833,9 +884,8 @@ for m in range(len(sizes), N + 1):
     assert (share_out(sizes, spreads, m) == theirs).all()
 
 # %% [markdown]
-# Now all rules on the same strata, with as many participants as strata and with twice as many. *Largest remainder* cuts all quotas to whole
-# numbers, and gives the seats left to the largest fractions. Before you look: how many ways
-# are there to seat every stratum when $m = H$?
+# Now we apply all rules to the same strata, with as many participants as strata and with twice as many. *Largest remainder* cuts all quotas to whole
+# numbers, and gives the participants that are left to the largest fractions. Before you look: in how many ways can every stratum get a participant when $m = H$?
 
 # %%
 few, many = len(sizes), min(2 * len(sizes), N)
@@ -864,21 +914,21 @@ expect("all whole rules agree here", all(same), same=same)
 # %% [markdown]
 # ```{glue:figure} figure_allocation
 # :name: fig-allocation
-# :alt: Two panels of discs, for as many participants as strata and for twice as many: a row for each rule, a column for each stratum, the number of seats in the disc and the variance at the right. In the upper panel three rules have an empty ring, a stratum without a seat, and an infinite variance; only the best rule has one seat everywhere.
+# :alt: Two panels of discs, for as many participants as strata and for twice as many: a row for each rule, a column for each stratum, the number of participants in the disc and the variance at the right. In the upper panel three rules have an empty ring, a stratum without a participant, and an infinite variance; only the best rule has one participant everywhere.
 #
-# Seats of the same strata by different rules. A ring around 0 is a stratum that nobody represents. At the right $V$, in per cent of that of the
+# How many participants each stratum gets by different rules. A ring around 0 is a stratum that nobody represents. At the right stands $V$, in per cent of that of the
 # best whole numbers.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# With $m = H$ there is only one way to seat every stratum: one seat each, whatever the $S_h$. The preprint's setting, ten strata and ten
-# participants, is this case. Each of the other whole rules leaves a stratum empty: where one has two seats, another has none. With twice as
+# With $m = H$ there is only one way to represent every stratum: one participant each, whatever the $S_h$. The preprint's setting, ten strata and ten
+# participants, is this case. Each of the other whole rules leaves a stratum empty, because where one stratum has two participants, another has none. With twice as
 # many participants all whole rules agree here.
 #
-# Real-valued seats have no bounds to keep, so their $V$ may be below that of the best whole ones. And {eq}`eq-objective` sees variance, not
-# bias: a stratum of a single client has $S_h = 0$, so eq. 3.5 gives it no seat, and its data are never used.
+# A real-valued allocation has no bounds to keep, so its $V$ may lie below that of the best whole numbers. And {eq}`eq-objective` measures variance, not
+# bias: a stratum of a single client has $S_h = 0$, so eq. 3.5 gives it no participant, and its data are never used.
 #
 # How often does the coded rule lose clients for good? We repeat the code's steps on twenty federations of each kind:
 
@@ -923,8 +973,8 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 # :name: fig-reach
 # :alt: Two histograms of the number of clients out of reach over sixty stratifications each, for the disjoint partition and for equal sizes. The bar at zero are stratifications that reach everybody; bars to its right leave clients out.
 #
-# Clients in strata without a seat, over 20 federations at $\boldsymbol{w}_0$ with three seeds of k-means each. All as coded: centres, $S_h$, $m = H$ and
-# rounding.
+# Clients in strata without a participant, over 20 federations at $\boldsymbol{w}_0$ with three seeds of k-means each. Level values, $S_h$, $m = H$ and
+# rounding are all as coded.
 # ```
 #
 # ```{provenance} Figure
@@ -932,21 +982,22 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 #
 # ```{admonition} Result
 # :class: verdict
-# As coded, some clients can never be drawn in about a third of all stratifications: with equal sizes in {glue:text}`ch2_hit_equal` of
-# {glue:text}`ch2_of_each`, disjoint in {glue:text}`ch2_hit_disjoint`. On average a stratification shuts out about one client, at worst
+# As coded, some clients can never be drawn in about a third of all stratifications: in {glue:text}`ch2_hit_equal` of
+# {glue:text}`ch2_of_each` with equal sizes, and in {glue:text}`ch2_hit_disjoint` of the disjoint ones. On average a stratification shuts out about one client, at worst
 # {glue:text}`ch2_most`. No stratum was asked for more clients than it has. Under $1 \le m_h \le N_h$ nobody is ever out of reach.
 # ```
 #
 # (map-draws)=
 # ## What does $p$ say when one draws without replacement?
 #
-# ```{margin} The paper says: journal, Sec. 3.2
-# Drawing clients by the norm of their gradient improves the selection further.
-# Judged in [chapter 4b](04b_variance.ipynb); {doc}`/ledger`, `journal-importance`.
-# ```
-#
-# It says the chances of the first draw, and no more. Within a stratum clients are drawn by the norms of their gradients: norms of 1, 2 and 3
+# The probabilities are exact only for the first draw. Within a stratum clients are drawn by the norms of their gradients: norms of 1, 2 and 3
 # make $p$ = 1/6, 1/3 and 1/2.
+#
+# ```{admonition} The paper says: journal, Sec. 3.2
+# :class: as-written
+# Drawing clients by the norm of their gradient improves the selection further.
+# This is judged on the page [about variance](04b_variance.ipynb); {doc}`/ledger`, `journal-importance`.
+# ```
 #
 # ```{admonition} As written: journal, Section 3.2
 # :class: as-written
@@ -956,13 +1007,13 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 #
 # ```{admonition} As coded: December 2024, the client draw
 # :class: as-coded
-# numpy's `choice` with `replace=False` and these $p$. The norm is that of the $d'$ centres, not of the restored
+# The code calls numpy's `choice` with `replace=False` and these $p$. The norm is that of the $d'$ level values, not of the restored
 # gradient.
 # ```
 #
 # The numbers $p_k$ are {term}`selection probabilities <selection probability>` of *one* draw. A cohort of $m_h$ distinct clients
-# is drawn one after another, each time from those that are left. The chance to be in the
-# cohort at all is another number, the {term}`inclusion probability` $\pi_k$. It is easy to think that $\pi_k = m_h p_k$. Go through all
+# is drawn one client after another, each time from the clients that are left. The probability that a client is in the
+# cohort at all is another number, the {term}`inclusion probability` $\pi_k$. It is easy to think that $\pi_k = m_h p_k$. To see that it is not, go through all
 # orders in which clients can come, and add up:
 
 # %%
@@ -988,7 +1039,7 @@ assert pi == theory.inclusion_probabilities(p, 2)
 print("m p:", *(2 * each for each in p), "| pi:", *pi)
 
 # %% [markdown]
-# Now the largest stratum of this run:
+# Now we do the same in the largest stratum of this run:
 
 # %%
 members = np.flatnonzero(strata_of["restored"] == sizes.argmax())[:40]
@@ -1028,16 +1079,16 @@ expect("order the clients much alike", rank > 0.75, rank=rank)
 # :name: fig-inclusion
 # :alt: Two scatter plots of the chance to be drawn against the number of draws times p, with a diagonal line. In both, clients with small p lie above the line and clients with large p below it; circles and crosses lie on each other.
 #
-# The chance to be in the cohort against $m_h p_k$: exact, and counted over 10,000 cohorts of numpy's `choice`. Small norms are above the
-# line, large ones below.
+# The probability to be in the cohort against $m_h p_k$: exact (circles), and counted over 10,000 cohorts of numpy's `choice` (crosses). Clients with small norms lie above the
+# line, clients with large norms below it.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
 # In this stratum of {glue:text}`ch2_members` clients the largest norm is {glue:text}`ch2_norm_ratio:.1f` times the smallest. The client with the
-# largest comes too seldom, {glue:text}`ch2_ratio_low:.2f` times as often as $m_h p_k$ says. The one with the smallest comes too often,
-# {glue:text}`ch2_ratio_high:.2f` times. Norms of the centres, which the code uses, order the clients much alike (rank correlation
+# largest norm comes too seldom, {glue:text}`ch2_ratio_low:.2f` times as often as $m_h p_k$ says. The client with the smallest norm comes too often,
+# {glue:text}`ch2_ratio_high:.2f` times. Norms of the level values, which the code uses, order the clients much alike (rank correlation
 # {glue:text}`ch2_rank:.2f`).
 #
 # Draw a round yourself, here from a small federation in four strata:
@@ -1047,12 +1098,12 @@ expect("order the clients much alike", rank > 0.75, rank=rank)
 #
 # ```{admonition} Verdict: holds, on a condition
 # :class: verdict
-# "The probability is proportional to the norm" is true of the first draw, and of each later one among those who are left. It is not true of a cohort of more than one client, drawn
+# "The probability is proportional to the norm" is true of the first draw, and of each later draw among the clients that are left. It is not true of a cohort of more than one client, drawn
 # without replacement from unequal $p$: our three clients come with chances 5/12, 11/15 and 17/20, not 1/3, 2/3 and 1.
 # ```
 #
-# Clients with large norms come more often, so a plain mean of those who came misses the stratum's mean on average. Give our three clients the
-# updates 1, 2 and 6. The stratum's mean is 3.
+# Clients with large norms come more often, so a plain mean of the drawn clients misses the stratum's mean on average. Give our three clients the
+# updates 1, 2 and 6, so that the stratum's mean is 3.
 
 # %%
 updates = [1, 2, 6]
@@ -1071,16 +1122,16 @@ expect("Both plain means miss it", means == [repeatable, distinct, 3] and 3 not 
 expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15), Fraction(17, 20)])
 
 # %% [markdown]
-# Both plain means miss it: {glue:text}`ch2_repeatable` with replacement and {glue:text}`ch2_distinct` without. Weighting each draw by
-# $1/(N_h p_k)$ after {cite:t}`hansen1943theory`, with replacement, gives 3. [](04a_unbiasedness.ipynb) takes this up as the paper's Lemma 1.
+# Both plain means miss it: the mean is {glue:text}`ch2_repeatable` with replacement and {glue:text}`ch2_distinct` without. If each draw is weighted by
+# $1/(N_h p_k)$ after {cite:t}`hansen1943theory`, with replacement, the mean is 3. [](04a_unbiasedness.ipynb) takes this up as the paper's Lemma 1.
 #
 # ## What we learned
 #
 # - A gradient squeezed to {glue:text}`ch2_levels` levels loses a few per cent of its squared norm. What must be kept is the *place* of its entries.
-# - Strata of restored gradients collect like labels, and leave about half of the gradients' variance. Strata of centres do neither.
+# - Strata of restored gradients collect like labels, and leave about half of the gradients' variance. Strata of level values do neither.
 # - Neyman's allocation needs the standard deviation, whole numbers and the bounds $1 \le m_h \le N_h$. With the variance it gains nothing.
-#   With $H = m$ there is nothing to allocate. With the coded rounding some clients can be out of reach.
-# - Drawing without replacement with probabilities $p$ does not include client $k$ with probability $m_h p_k$. A plain mean after an unequal
+#   With $H = m$ there is nothing to allocate, and with the coded rounding some clients can be out of reach.
+# - Drawing without replacement with probabilities $p$ does not include client $k$ with probability $m_h p_k$, and a plain mean after an unequal
 #   draw is biased.
 #
 # ## Exercises
@@ -1089,7 +1140,7 @@ expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15)
 # :label: ex-neyman-hand
 # ```
 # Level 1. Write eq. 3.5 as `seats(sizes, spreads, m)`, the exact quotas (use `Fraction`). `check.answer("stratification/neyman", seats)`.
-# By hand: (a) $N = (50, 30, 20)$, $S = (2, 4, 6)$, $m = 10$; (b) $N = (2, 48, 50)$, $S = (100, 1, 1)$, $m = 10$. What is wrong with
+# Then by hand: (a) $N = (50, 30, 20)$, $S = (2, 4, 6)$, $m = 10$; (b) $N = (2, 48, 50)$, $S = (100, 1, 1)$, $m = 10$. What is wrong with
 # the answer to (b), and what is the best one in whole numbers?
 # ```{exercise-end}
 # ```
@@ -1099,8 +1150,8 @@ expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15)
 # :label: sol-neyman-hand
 # :class: dropdown
 # ````
-# (a) $N_h S_h$ is 100, 120, 120, in sum 340. (b) $N_h S_h$ is 200, 48, 50; the first stratum would need more clients than it
-# has. It gets both of them, and the others share the remaining eight seats. If you have 10/7, 24/7 and 36/7 in (a), you squared the
+# In (a) $N_h S_h$ is 100, 120 and 120, in sum 340. In (b) $N_h S_h$ is 200, 48 and 50, so the first stratum would need more clients than it
+# has. It gets both of its clients, and the other strata share the remaining eight participants. If you have 10/7, 24/7 and 36/7 in (a), you squared the
 # spreads: you read $S_h$ as the variance.
 
 
@@ -1127,7 +1178,7 @@ for n, sd in (((50, 30, 20), (2, 4, 6)), ((2, 48, 50), (100, 1, 1))):
 # ```
 # Level 1. {eq}`eq-bits` gives each code the same number of bits. But the codes are not equally frequent ({numref}`fig-squeeze`).
 # An ideal entropy coder needs $-\sum_j q_j \log_2 q_j$ bits per entry, $q_j$ the share of level $j$, at the same error. Write it as `bits(shares)`, for shares some of
-# which may be 0. `check.answer("stratification/bits", bits)`. How many is it for the client of that figure?
+# which may be 0. `check.answer("stratification/bits", bits)`. How many bits does the client of that figure need?
 # ```{exercise-end}
 # ```
 
@@ -1136,7 +1187,7 @@ for n, sd in (((50, 30, 20), (2, 4, 6)), ((2, 48, 50), (100, 1, 1))):
 # :label: sol-entropy
 # :class: dropdown
 # ````
-# A level that nobody uses costs nothing. Here the most frequent level alone has {glue:text}`ch2_biggest_share:.0f` % of the entries. If your
+# A level that no entry uses costs nothing. Here the most frequent level alone has {glue:text}`ch2_biggest_share:.0f` % of the entries. If your
 # answer is a whole number of bits, you counted the levels and not how often each is sent.
 
 
@@ -1160,7 +1211,7 @@ print(f"fixed length: {code} bits; entropy: {bits(shares):.2f} bits per entry")
 # :label: ex-pays
 # ```
 # Level 2. Use the lemma to write the part of $V$ that Neyman saves against proportional allocation with the mean and the variance of
-# $S_h$ over the clients, as `saved(sizes, spreads)` (seats need not be whole). `check.answer("stratification/saved", saved)`. When is it zero?
+# $S_h$ over the clients, as `saved(sizes, spreads)` (participants need not be whole numbers). `check.answer("stratification/saved", saved)`. When is it zero?
 # ```{exercise-end}
 # ```
 
@@ -1171,7 +1222,7 @@ print(f"fixed length: {code} bits; entropy: {bits(shares):.2f} bits per entry")
 # ````
 # With $\bar S = \sum_h W_h S_h$, $V(0) - V(1) = \frac1m \left(\sum_h W_h S_h^2 - \bar S^2\right)
 # = \frac1m \sum_h W_h (S_h - \bar S)^2$, so the part saved is $\sum_h W_h (S_h - \bar S)^2 / \sum_h W_h S_h^2$. It is zero if
-# all strata have the same spread, however large that is. If you said "where spreads are small", you looked at their level: only their
+# all strata have the same spread, however large that is. If you said "where spreads are small", you looked at how large the spreads are, but only their
 # differences pay.
 
 
@@ -1193,9 +1244,9 @@ for sd in ((4, 4, 4), (3, 4, 5), (2, 4, 6), (0, 4, 8)):
 # ```{exercise-start} Break largest remainder
 # :label: ex-remainder
 # ```
-# Rounding eq. 3.5 by largest remainder looks harmless. Level 2: find two strata for which it leaves one of them empty.
-# `check.answer("stratification/empty", (sizes, spreads, m))`. Level 3: find two for which it respects $1 \le m_h \le N_h$ and is still not the minimum of
-# $V$. `check.answer("stratification/not-optimal", (sizes, spreads, m))`. All numbers whole, and no tied fractions.
+# Rounding eq. 3.5 by largest remainder looks harmless. Level 2: find two strata, one of which this rounding leaves empty.
+# `check.answer("stratification/empty", (sizes, spreads, m))`. Level 3: find two strata for which the rounding respects $1 \le m_h \le N_h$ and is still not the minimum of
+# $V$. `check.answer("stratification/not-optimal", (sizes, spreads, m))`. All numbers must be whole, and no fractions tied.
 # ```{exercise-end}
 # ```
 
@@ -1205,9 +1256,9 @@ for sd in ((4, 4, 4), (3, 4, 5), (2, 4, 6), (0, 4, 8)):
 # :class: dropdown
 # ````
 # A stratum is left empty as soon as its quota is small. That the rounding is not optimal takes a little search: the
-# optimum compares $N_h S_h / \sqrt{s(s+1)}$, a geometric mean of neighbouring seats, and largest remainder their
-# arithmetic mean. If your second example has an empty stratum, or one with more seats than clients, you found a broken bound
-# once more, not a $V$ that is too large within the bounds.
+# optimum compares $N_h S_h / \sqrt{s(s+1)}$, with a geometric mean of neighbouring whole numbers, and largest remainder compares with their
+# arithmetic mean. If your second example has an empty stratum, or a stratum with more participants than clients, you found a broken bound
+# once more, and not a $V$ that is too large within the bounds.
 
 # %%
 found = {}  # by title: (sizes, spreads, m), the two seats, the two V

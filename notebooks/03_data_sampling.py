@@ -17,9 +17,12 @@
 # :needs: expectation, variance, the binomial distribution
 # ```
 #
+# You want a round to train on a certain number of examples, drawn as if the participants' data lay in one place. For that you need to know how many examples they hold, and they would rather
+# not tell. How much does a server learn from ten deliberately wrong answers, and does it need to ask at all?
+#
 # At the end you will know
 # - what a participant trains on under each of the three meanings that the paper's sentence can have;
-# - what the server learns from ten randomised sizes, exactly, and why no size cap makes that enough;
+# - what the server learns from ten randomised sizes, exactly, and why no size cap makes this enough;
 # - a way to sample data that asks for no size at all, and what sampling costs.
 
 # %% tags=["parameters", "hide-input"]
@@ -57,28 +60,76 @@ s = chapters.settings("03_data_sampling", globals())
 plots.set_page_style()
 
 # %% [markdown]
+# ## The idea on six clients
+#
+# Of {ref}`the six clients <six-clients>` let A, C and E take part in a round; they hold 30, 20 and 10 pictures. The server requests $n^*$ = 30 pictures in all, which is half of what the three hold. What
+# does each client train on?
+
+# %%
+from companion.pages import six_clients as six
+
+held_6 = six.SIZES[[0, 2, 4]]  # A, C and E
+requested_6 = 30
+same_number = np.minimum(held_6, requested_6 // 3)  # the same number from each
+same_chance = held_6 * requested_6 / held_6.sum()  # each picture with the same chance
+table(
+    pd.DataFrame(
+        {
+            "client": ["A", "C", "E"],
+            "holds": held_6,
+            "same number from each": same_number,
+            "same chance for each picture": same_chance.astype(int),
+        }
+    )
+)
+
+# %% tags=["remove-input"]
+glue_figure(
+    "figure_six", ch03.draw_six(held_6, {"same number": same_number, "same chance": same_chance})
+)
+expect(
+    "agree only for C, the client of average size",
+    (same_number == same_chance).tolist() == [False, True, False],
+)
+expect(
+    "uses all of E's pictures and a third of A's",
+    (same_number / held_6)[[2, 0]].round(3).tolist() == [1.0, 0.333],
+)
+
+# %% [markdown]
+# ```{glue:figure} figure_six
+# :name: fig-six-samples
+# :alt: Three pairs of bars for the clients A, C and E, who hold 30, 20 and 10 pictures. A grey bar shows what each holds. With the same number from each, every client gives ten pictures; with the same chance for each picture, they give 15, 10 and 5.
+#
+# What A, C and E train on, of what they hold (grey): the same number from each client, or the same chance for each picture.
+# ```
+#
+# ```{provenance} Figure
+# ```
+#
+# The two rules agree only for C, the client of average size. The same number from each uses all of E's pictures and a third of A's, so E's pictures count three times as much. The same chance for each picture treats all pictures alike,
+# but the server must know the total, 60, to set that chance to one half. The sizes are what the clients want to hide.
+
+# %% [markdown]
 # (map-data)=
 # ## What can "a sample of that size, taken with these probabilities" mean?
 #
-# ```{margin} The paper says: journal, Sec. 4.1
-# If each example is chosen with probability $n^*/n$, the sample has the size $n^*$ that is asked for.
-# ```
-#
-# Three things, and they train on different data. FedSTaS wants all participants of a round together to train on a {term}`requested sample` of
-# $n^*$ examples, drawn as if their data lay in one place {cite:p}`slessor2025fedstas`. The paper says how in one sentence:
+# The sentence has three readings, and each trains on different data. FedSTaS wants all participants of a round together to train on a {term}`requested sample` of
+# $n^*$ examples, drawn as if their data lay in one place {cite:p}`slessor2025fedstas`. The paper says in one sentence how:
 #
 # ```{admonition} As written: journal, Algorithm 1
 # :class: as-written
 # "a sample of $\lfloor n^*/m \rfloor$ observations from $\mathcal{D}_k$ taken with sampling probabilities
-# $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$".
+# $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$". And Section 4.1: if each example is chosen with
+# probability $n^*/n$, the sample has the size $n^*$ that is asked for.
 # ```
 #
-# $\mathcal{D}_k$ are the $n_k$ examples of client $k$. The paper's $n$ here counts the examples of the $m$ participants, and $\tilde n$ is an
-# estimate of it. We call it $n_S$, since in [chapter 1](01_aggregation.ipynb) $n$ counts all examples.
+# Here $\mathcal{D}_k$ are the $n_k$ examples of client $k$. The paper's $n$ counts the examples of the $m$ participants, and $\tilde n$ is an
+# estimate of this number. We call it $n_S$, since elsewhere ([](01_aggregation.ipynb)) $n$ counts all examples.
 #
-# Say three participants hold 10, 30 and 80 examples, and $n^*$ = 30. The first half of the sentence asks 10 of each. The second half takes each
-# example with probability 30/120, on average 2.5, 7.5 and 20. They agree only for a client of average size. That leaves three readings. To
-# compare them, draw {glue:text}`ch3_m` participants and request $n^*$ = {glue:text}`ch3_n_star` examples.
+# The first half of the sentence asks each participant for the same number, and the second half takes each
+# example with the same probability. As with A, C and E, the two agree only for a client of average size. This leaves three readings. To
+# compare them, we draw {glue:text}`ch3_m` participants and request $n^*$ = {glue:text}`ch3_n_star` examples.
 
 # %%
 task = tasks.load(s.task, device=s.device)
@@ -88,7 +139,7 @@ sizes = federation.sizes[federation.with_data]
 m, n_star = min(s.clients_per_round, len(sizes)), s.n_star
 rng = stream(s.seed, "chapter 3, cohort")
 cohort_sizes = np.sort(rng.choice(sizes, m, replace=False))  # n_k of the participants
-p = min(1, n_star / cohort_sizes.sum())  # held.sum() is n_S
+p = min(1, n_star / cohort_sizes.sum())  # cohort_sizes.sum() is n_S
 
 
 def bernoulli(size, rng):
@@ -108,8 +159,8 @@ def proportional(size, rng):
 
 
 # %% [markdown]
-# **Bernoulli** is FedSampling's rule and Section 5.2's, and this book's default. The size of its sample is random. **Fixed size** is the
-# first half of the sentence. **Proportional** is in the authors' later code. The package has the first two as designs: the server sets a rate,
+# **Bernoulli** is the rule of FedSampling and of Section 5.2, and this book's default. The size of its sample is random. **Fixed size** is the
+# first half of the sentence. **Proportional** is what the authors' later code does. The package has the first two as designs, in which the server sets a rate
 # and the client draws. Now let each reading draw 2,000 rounds.
 
 # %%
@@ -169,15 +220,19 @@ expect(
 )
 expect("It misses the request", got.sum() < n_star, drawn=got.sum())
 uneven = (got[0] / cohort_sizes[0]) / (got[-1] / cohort_sizes[-1])
-expect("examples of small clients count for more", uneven > 1.05, small_to_large=uneven)
-expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] / more[0])
+expect("the examples of small clients count for more", uneven > 1.05, small_to_large=uneven)
+expect(
+    "its expected sample is larger by the same factor",
+    more[-1] / more[0] > 0.8,
+    chances=more[-1] / more[0],
+)
 
 # %% [markdown]
 # ```{glue:figure} figure_readings
 # :name: fig-ch3-readings
 # :alt: Two panels over the participants, from the smallest to the largest. Above, a grey bar for all that a client holds, and what it trains on: dots for Bernoulli and triangles for proportional rise with the bars, squares for the fixed size stay level. Below, the chance of each example: level for Bernoulli and proportional, falling steeply for the fixed size.
 #
-# What one cohort trains on: the mean of 2,000 rounds, and 95 % of them. Above, examples. Below, the chance that one of a client's
+# What one cohort trains on: the mean of 2,000 rounds, and the range of 95 % of them. First panel: the number of examples. Second panel: the chance that one of a client's
 # examples is drawn.
 # ```
 #
@@ -186,23 +241,19 @@ expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] /
 #
 # The participants hold $n_S$ = {glue:text}`ch3_cohort_total` examples of {glue:text}`ch3_task`, so that $p = n^*/n_S$ is {glue:text}`ch3_p:.2f`.
 #
-# - **Bernoulli.** The sample's size is random, with a standard deviation of {glue:text}`ch3_bernoulli_sd:.1f`; in expectation it is what was asked
+# - **Bernoulli.** The size of the sample is random, with a standard deviation of {glue:text}`ch3_bernoulli_sd:.1f`; in expectation it is what was asked
 #   for. The smallest client, with {glue:text}`ch3_small` examples, now and then draws nothing, in {glue:text}`ch3_none:.1f` % of the
-#   rounds. It then returns the model it was sent.
-# - **Fixed size.** It asks {glue:text}`ch3_asked` of everyone. It misses the request, with {glue:text}`ch3_fixed_total` examples, where
-#   clients have fewer. And examples of small clients count for more: {glue:text}`ch3_small_chance:.0f` % of the smallest shard are used,
+#   rounds, and then returns the model that it was sent.
+# - **Fixed size.** Every participant is asked for {glue:text}`ch3_asked` examples. Where clients have fewer, the sample is smaller than requested. It misses the request, with {glue:text}`ch3_fixed_total` examples. And
+#   the examples of small clients count for more: {glue:text}`ch3_small_chance:.0f` % of the smallest shard are used, but only
 #   {glue:text}`ch3_large_chance:.0f` % of the largest.
-# - **Proportional.** It draws {glue:text}`ch3_proportional_total` in every round. Only rounding keeps the chances apart.
+# - **Proportional.** This reading draws {glue:text}`ch3_proportional_total` examples in every round. Only rounding makes the chances differ.
 #
 # Only the fixed size needs no knowledge of how much data there is.
 #
 # ### Do larger clients contribute more?
 #
-# ```{margin} The paper says: journal, Sec. 5.3
-# The examples of all participants are sampled uniformly.
-# ```
-#
-# Yes, though the paper says that they do not. Let $\xi_k$ be the examples on which client $k$ trains. Under the rule of Section 4.1 their number
+# Yes, although the paper says that they do not. Let $\xi_k$ be the examples on which client $k$ trains. Under the rule of Section 4.1 their number
 # is on average
 #
 # ```{math}
@@ -210,36 +261,36 @@ expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] /
 # \mathbb{E}\,|\xi_k| = n_k \, \frac{n^*}{n_S},
 # ```
 #
-# and that is proportional to $n_k$. What is uniform is the chance of each *example*.
+# which is proportional to $n_k$. What is uniform is the chance of each *example*.
 #
-# ```{admonition} As written: journal, Section 4.1
+# ```{admonition} As written: journal, Sections 4.1 and 5.3
 # :class: as-written
-# "This ensures that clients with larger datasets do not contribute more training samples".
+# "This ensures that clients with larger datasets do not contribute more training samples". The examples of all participants are sampled uniformly (Sec. 5.3).
 # ```
 #
 # ```{admonition} As coded: December 2024, the state that fits the preprint's settings
 # :class: as-coded
 # Without privacy, each client keeps each example with probability $\min(1, n^*/n_k)$: its own size stands in the
-# place of the participants' total (`fedprox_func`, commit 18b5ff7, line 925). With privacy, $n^*/\tilde n$. The
-# later code of 2025 draws $\lfloor n_k p \rfloor$ without replacement: the proportional reading.
+# place of the participants' total (`fedprox_func`, commit 18b5ff7, line 925). With privacy, the probability is $n^*/\tilde n$. The
+# later code of 2025 draws $\lfloor n_k p \rfloor$ examples without replacement, which is the proportional reading.
 # ```
 #
 # ```{admonition} Verdict: fails
 # :class: verdict
-# The largest participant above holds {glue:text}`ch3_ratio:.1f` times as many examples as the smallest. Its expected sample is larger by
+# The largest participant above holds {glue:text}`ch3_ratio:.1f` times as many examples as the smallest, and its expected sample is larger by
 # the same factor.
 # ```
 #
-# Text and code differ at the preprint's numbers: {glue:text}`ch3_paper_size` examples for each client, and $n^*$ = 2,048 from ten of them. As
-# written, a participant trains on {glue:text}`ch3_written_examples:.0f` examples on average. As coded, without privacy, it trains on all: $2048/600$ is more
-# than 1. So FedSTaS without privacy does not sample data at all there. That this state of the code made the preprint's figures is our inference from
-# dates, file names and settings. The authors do not say so.
+# Text and code differ at the preprint's numbers: {glue:text}`ch3_paper_size` examples for each client, and $n^*$ = 2,048 from ten clients. As
+# written, a participant trains on {glue:text}`ch3_written_examples:.0f` examples on average. As coded, without privacy, it trains on all of its examples, because $2048/600$ is more
+# than 1. So there FedSTaS without privacy does not sample data at all. That this state of the code made the preprint's figures is our inference from
+# dates, file names and settings; the authors do not say so.
 #
 # ## How can a client hide its size and still be counted?
 #
-# By answering truthfully only sometimes. For $p = n^*/n_S$ the server must know the total $n_S$, and sizes are private. So the client throws a
+# A client can hide its size by answering truthfully only sometimes. For $p = n^*/n_S$ the server must know the total $n_S$, but sizes are private. So the client tosses a
 # coin {cite:p}`warner1965randomized`. With the {term}`truth probability` $\alpha$ it reports its size, clipped below the {term}`size cap` $M$.
-# Otherwise it reports a number drawn at random. At $M = 100$ a client of 600 says 99, or it makes up, say, 37. The paper has this from
+# Otherwise it reports a number drawn at random. At $M = 100$ a client of 600 examples says 99, or it makes up a number, say 37. The paper takes this from
 # FedSampling {cite:p}`qi2023fedsampling`.
 #
 # ```{admonition} As written: journal, Section 5.2
@@ -248,21 +299,21 @@ expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] /
 # $r_{h_i} = x_{h_i} n_{h_i,c} + (1 - x_{h_i}) \hat n_{h_i}$ (eq. 5.6). The support of $\mathcal{P}(M)$ is not given.
 # ```
 #
-# For client $i$ of stratum $h$, $n_{h_i,c}$ is the clipped size, $\hat n_{h_i}$ the made-up one, $x_{h_i}$ the coin (1: the truth), and $r_{h_i}$ the report.
+# For client $i$ of stratum $h$, $n_{h_i,c}$ is the clipped size, $\hat n_{h_i}$ the made-up size, $x_{h_i}$ the coin (1 means the truth), and $r_{h_i}$ the report.
 #
 # ```{admonition} As coded: December 2024
 # :class: as-coded
-# Clip at $M-1$; the fake size is uniform on $1, \dots, M-1$ (`utils`, commit 18b5ff7, lines 209–229).
+# Sizes are clipped at $M-1$, and the made-up size is uniform on $1, \dots, M-1$ (`utils`, commit 18b5ff7, lines 209–229).
 # ```
 #
-# Nobody knows which answers are true. But everybody knows what the fakes add on average, $M/2$ each, and can take it away:
+# Nobody knows which answers are true. But everybody knows what the made-up sizes add on average, $M/2$ each, and can subtract it:
 #
 # ```{math}
 # :label: eq-ch3-estimator
 # \tilde n = \Bigl( R - \frac{(1-\alpha) M m}{2} \Bigr) \Big/ \alpha
 # ```
 #
-# (eq. 5.7, with $R$ the sum of the $m$ reports). Both are a few lines:
+# (eq. 5.7, with $R$ the sum of the $m$ reports). The report and the estimate take a few lines each:
 
 # %%
 M, alpha = 100, Fraction("0.1616")  # the preprint's size cap and alpha
@@ -292,7 +343,7 @@ theirs = privacy.estimate_total(reports[0], size_cap=M, alpha=a)
 np.testing.assert_allclose(estimate(reports, a, M)[0], theirs)
 
 # %% [markdown]
-# Before the server adds up: what does one report give away? Compare its chance under two sizes. The largest ratio is called $e^\epsilon$:
+# Before the server adds up: how much does one report give away? To find out, compare the probability of the report under two sizes. The largest ratio of two such probabilities is called $e^\epsilon$:
 
 # %%
 fake = (1 - alpha) / (M - 1)  # the probability of each wrong answer
@@ -319,7 +370,7 @@ print(f"e^epsilon = {ratio}   epsilon = {math.log(ratio):.5f}")
 glue_figure("figure_report", ch03.draw_report(M, float(fake), float(hit)))
 glue_values("ch3", paper_size=size, written_examples=2048 / 10, epsilon_one=math.log(ratio))
 glue_values("ch3", ratio_one=float(ratio))
-expect("it trains on all", min(1, 2048 / size) == 1)
+expect("it trains on all of its examples", min(1, 2048 / size) == 1)
 expect("Five answers in six are invented", 0.82 < 1 - alpha < 0.85)
 
 # %% [markdown]
@@ -327,16 +378,16 @@ expect("Five answers in six are invented", 0.82 < 1 - alpha < 0.85)
 # :name: fig-ch3-report
 # :alt: Bars of equal small height over the reported sizes 1 to 99, with one high bar at 40; an outline with the same small height has its one high bar at 99.
 #
-# One report at $M = 100$ and $\alpha = 0.1616$, of a client with 40 examples (bars) and of one with 600 (outline). A client of 600
-# answers like one of 99.
+# One report at $M = 100$ and $\alpha = 0.1616$, of a client with 40 examples (bars) and of a client with 600 (outline). A client of 600
+# answers like a client of 99.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# Five answers in six are invented, yet one report tells something. Local differential privacy, $\epsilon$-LDP {cite:p}`dwork2006differential`, asks of
+# Five answers in six are invented, and yet one report gives something away. Local differential privacy, $\epsilon$-LDP {cite:p}`dwork2006differential`, limits for
 # every possible report how much likelier it is under one size than under another: at most $e^\epsilon$ times (eq. 6.12). In
-# {numref}`fig-ch3-report` the largest ratio is high bar over low bar:
+# {numref}`fig-ch3-report` the largest ratio is that of the high bar to the low bar:
 #
 # ```{math}
 # :label: eq-ch3-ratio
@@ -346,22 +397,22 @@ expect("Five answers in six are invented", 0.82 < 1 - alpha < 0.85)
 # \end{aligned}
 # ```
 #
-# That is about {glue:text}`ch3_ratio_one:.0f` here, $\epsilon$ = {glue:text}`ch3_epsilon_one:.5f`. Solved for $\alpha$, it is the journal's eq. 6.13:
+# Here this ratio is about {glue:text}`ch3_ratio_one:.0f`, so $\epsilon$ = {glue:text}`ch3_epsilon_one:.5f`. Solved for $\alpha$, the formula is the journal's eq. 6.13:
 #
 # ```{math}
 # :label: eq-ch3-alpha
 # \alpha = \frac{e^{\epsilon} - 1}{e^{\epsilon} + M - 2}.
 # ```
 #
-# Try it on one client of 40 examples: how many answers until its size is known to ±10? Who guesses the most frequent answer needs far fewer, as
+# Try it on one client of 40 examples: how many of its answers does it take until its size is known to ±10? Guessing the most frequent answer needs far fewer, as
 # *Three cures* shows.
 #
 # ```{explorer} coin
 # ```
 #
-# ### Which fake sizes are allowed?
+# ### Which made-up sizes are allowed?
 #
-# Only $1, \dots, M-1$. The journal leaves it open, but two of its formulas depend on it. Eq. 5.7 needs fakes with the mean $M/2$. Eq. 6.13
+# Only the sizes $1, \dots, M-1$ are allowed. The journal leaves this open, but two of its formulas depend on it: eq. 5.7 needs made-up sizes with the mean $M/2$, and eq. 6.13
 # needs $M - 1$ of them. Try every interval of whole numbers:
 
 # %%
@@ -374,8 +425,8 @@ assert right_mean & right_count == {(1, M - 1)}
 assert largest_ratio(range(1, M), range(M)) == math.inf
 
 # %% [markdown]
-# So the code's choice is the only consistent one, and this book reads the paper so. An empty client would give itself away: nobody else reports
-# 0. The package therefore clips from below as well. [Chapter 4e](04e_privacy.ipynb) proves this, and has the other readings and FedSampling's slides.
+# So the code's choice is the only consistent one, and this book reads the paper in this way. An empty client would give itself away, because nobody else reports
+# 0. The package therefore clips from below as well. The page [on privacy](04e_privacy.ipynb) proves this, and treats the other readings and FedSampling's slides.
 #
 # ```{admonition} As written: journal, Lemma 5
 # :class: as-written
@@ -385,16 +436,17 @@ assert largest_ratio(range(1, M), range(M)) == math.inf
 #
 # ```{admonition} Verdict: holds, on a condition
 # :class: verdict
-# The fake sizes must be $1, \dots, M-1$, and every client must hold an example. Then the bound is attained. It is the price of *one* report.
+# The made-up sizes must be $1, \dots, M-1$, and every client must hold an example. Then the bound is attained. It is the price of *one* report.
 # ```
 #
 # ## What does the server learn from ten reports?
 #
-# ```{margin} The paper says: preprint, Sec. 2.4
+# Almost nothing. Take the preprint's numbers: ten participants of 600 examples each, $M = 100$, $\alpha = 0.1616$.
+#
+# ```{admonition} The paper says: preprint, Sec. 2.4
+# :class: as-written
 # The server gets a private version of the participants' total number of examples.
 # ```
-#
-# Almost nothing. Take the preprint's numbers: ten participants of 600 examples each, $M = 100$, $\alpha = 0.1616$.
 
 # %% [markdown]
 # ```{exercise-start} Where is the estimate?
@@ -409,13 +461,12 @@ assert largest_ratio(range(1, M), range(M)) == math.inf
 # ````{solution} ex-ch3-estimate
 # :label: sol-ch3-estimate
 # :class: dropdown
-# {glue:text}`ch3_mean:.0f` on average, and not positive in about {glue:text}`ch3_of_99:.0f` of 99 rounds. If you said 6,000, you forgot the cap: noise
-# averages out, what is clipped stays away. If you said "never", you took the estimate for a sum of reports: what fakes add on average is
-# taken from it.
+# The estimate is {glue:text}`ch3_mean:.0f` on average, and it is not positive in about {glue:text}`ch3_of_99:.0f` of 99 rounds. If you said 6,000, you forgot the cap: noise
+# averages out, but what is clipped is lost. If you said "never", you took the estimate for a sum of reports: the server subtracts what the made-up sizes add on average.
 # ````
 
 # %% [markdown]
-# The sum of ten reports has a distribution that needs no simulation. Convolve ten times:
+# The distribution of the sum of ten reports needs no simulation: it is the distribution of one report, convolved ten times.
 
 
 # %%
@@ -464,7 +515,7 @@ glue_values(
 )
 expect("Almost nothing", sd > 0.5 * mean and mean < 0.2 * 10 * size, mean=mean, sd=sd)
 expect("give the same share", off < 4, standard_errors=off)
-expect("never reaches the truth", values.max() < 10 * size, largest=values.max())
+expect("it never reaches the truth", values.max() < 10 * size, largest=values.max())
 expect("the wrong number", abs(mean - 10 * (M - 1)) < 1e-6, mean=mean)
 expect("misses five examples in six", abs(1 - mean / (10 * size) - 5 / 6) < 0.01)
 expect("It stays away from zero", laws["coded"][1][laws["coded"][0] <= 0].sum() < 1e-4)
@@ -474,7 +525,7 @@ expect("It stays away from zero", laws["coded"][1][laws["coded"][0] <= 0].sum() 
 # :name: fig-ch3-estimator
 # :alt: Two bell-shaped distributions of the estimated total. Above, for ten reports, the bell is centred on the clipped total of 990, its left tail crosses zero, and the truth of 6,000 lies far to the right. Below, for one hundred reports, the bell is centred on 9,900, away from zero, and the truth of 60,000 is far to the right.
 #
-# The exact distribution of the estimated total at the preprint's numbers. It sits on the clipped total, not on the truth. With ten reports its
+# The exact distribution of the estimated total at the preprint's numbers. The estimate lies around the clipped total, not around the truth. With ten reports its
 # left tail (solid) crosses zero.
 # ```
 #
@@ -482,8 +533,8 @@ expect("It stays away from zero", laws["coded"][1][laws["coded"][0] <= 0].sum() 
 # ```
 #
 # The estimate has the mean {glue:text}`ch3_mean:.0f` and the standard deviation {glue:text}`ch3_sd:.0f`. Every true answer is 99, so the mean is
-# ten times that. It is zero or negative with probability {glue:text}`ch3_below:.3f`, in {glue:text}`ch3_of_99:.1f` of 99 rounds. The 200,000
-# rounds that we drew give the same share. The largest value that it can take is {glue:text}`ch3_largest`: it never reaches the truth.
+# ten times 99. The estimate is zero or negative with probability {glue:text}`ch3_below:.3f`, which is {glue:text}`ch3_of_99:.1f` of 99 rounds. The 200,000
+# rounds that we drew give the same share. The largest value that the estimate can take is {glue:text}`ch3_largest`, so it never reaches the truth.
 #
 # So eq. 5.7 is unbiased for the wrong number. It estimates the *clipped* total, which misses five examples in six.
 #
@@ -493,22 +544,18 @@ expect("It stays away from zero", laws["coded"][1][laws["coded"][0] <= 0].sum() 
 # clients, and $n^*/\tilde n$ is not capped at 1 (`fedprox_func`, line 1088; `utils`, lines 209–232).
 # ```
 #
-# Then the estimate is {glue:text}`ch3_coded_mean` ± {glue:text}`ch3_coded_sd`, of a truth of 60,000. It stays away from zero, since
+# As coded, the estimate is {glue:text}`ch3_coded_mean` ± {glue:text}`ch3_coded_sd`, where the truth is 60,000. It stays away from zero, since
 # ten times as many clients report.
 #
 # ```{admonition} Verdict: holds, on a condition
 # :class: verdict
-# Eq. 5.7 is unbiased for $\sum_k \min(n_k, M-1)$. That is the participants' total only if no client is clipped.
+# Eq. 5.7 is unbiased for $\sum_k \min(n_k, M-1)$. This is the participants' total only if no client is clipped.
 # ```
 #
 # ### What becomes of p?
 #
-# ```{margin} The paper says: preprint, Sec. 3.1
-# A sampling ratio of 0.1 determines the requested size, which is 2048.
-# ```
-#
-# It is far too large, or 1. The estimate is there to be divided by, but $n^*/\tilde n$ is no probability when $\tilde n$ is below $n^*$. The journal
-# names no guard. Ours puts the estimate at $m$ at least, and the rate at 1 at most:
+# The probability $p$ becomes far too large, or 1. The server estimates the total in order to divide by it, but $n^*/\tilde n$ is no probability when $\tilde n$ is below $n^*$. The journal
+# names no guard. Ours raises the estimate to at least $m$, and limits the rate to 1:
 
 
 # %%
@@ -547,19 +594,19 @@ expect("its standard deviation exceeds its mean", own_sd > own_mean, mean=own_me
 
 # %% [markdown]
 # With $n^* = 600$, a tenth of the truth, a guard decides in {glue:text}`ch3_guards:.0f` % of the rounds. The mean rate is
-# {glue:text}`ch3_rate:.2f`, more than six times what is meant. With the preprint's 2,048 the rate is 1 in {glue:text}`ch3_at_one:.0f` % of the
-# rounds, and data sampling is switched off. As coded two errors meet. Clipping makes the rate too large, and counting 100 clients where ten
+# {glue:text}`ch3_rate:.2f`, more than six times what is meant. In the preprint a sampling ratio of 0.1 determines the requested size, 2,048 (Sec. 3.1). With this request the rate is 1 in {glue:text}`ch3_at_one:.0f` % of the
+# rounds, and data sampling is switched off. As coded, two errors work against each other: clipping makes the rate too large, and counting 100 clients where ten
 # train makes it too small. A round then has {glue:text}`ch3_coded_total` examples, fewer than were requested.
-# [Chapter 4c](04c_size_estimator.ipynb) has other floors and the limits.
+# The page [on the size estimator](04c_size_estimator.ipynb) has other floors and the limits.
 #
-# What of this page's own participants, at $M$ = {glue:text}`ch3_size_cap` and $\epsilon$ = {glue:text}`ch3_epsilon:g`? They hold
+# What about this page's own participants, at $M$ = {glue:text}`ch3_size_cap` and $\epsilon$ = {glue:text}`ch3_epsilon:g`? They hold
 # {glue:text}`ch3_cohort_total` examples, and the cap clips {glue:text}`ch3_own_clipped` of {glue:text}`ch3_m` sizes. The estimate's mean is
 # {glue:text}`ch3_own_mean:.0f`, and its standard deviation exceeds its mean: {glue:text}`ch3_own_sd:.0f`. In {glue:text}`ch3_own_below:.0f` % of
-# the rounds it is not positive.
+# the rounds the estimate is not positive.
 #
 # ## Is there a size cap that works?
 #
-# Not for ten reports at $\epsilon = 3$. A low cap clips. A high cap makes the fakes range further *and* the truth rarer, since
+# No cap works for ten reports at $\epsilon = 3$. A low cap clips the sizes. A high cap lets the made-up sizes range further *and* makes true answers rarer, because
 # eq. {eq}`eq-ch3-alpha` falls with $M$. The error depends on $M$, on $\epsilon$, and on the number $m$ of reports:
 
 
@@ -597,7 +644,8 @@ for m_ in (10, 100, 1000):
 needed = (rmse(601, 3, 1) / 10) ** 2
 
 # %% tags=["remove-input"]
-glue_figure("figure_caps", ch03.draw_caps(caps, *error(caps, 3, 10), by_cap, by_m))
+glue_figure("figure_caps", ch03.draw_caps(caps, *error(caps, 3, 10)))
+glue_figure("figure_more_reports", ch03.draw_more_reports(by_cap, by_m))
 glue_values("ch3", best=best, best_error=rmse(best, 3, 10), sd_601=rmse(601, 3, 10))
 glue_values("ch3", limit=-error(100, 3, 1)[0], needed=f"{math.ceil(needed):,}")
 loss = {m_: np.interp(-10, -np.array(errors), losses) for m_, (_, errors) in by_m.items()}
@@ -610,24 +658,34 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # %% [markdown]
 # ```{glue:figure} figure_caps
 # :name: fig-ch3-caps
-# :alt: Three panels of the error in per cent of the truth, on logarithmic axes. Above, over the size cap: the clip bias falls to zero at 601 while the standard deviation rises; both together have a shallow minimum slightly below 100 per cent. In the middle, over the number of reports: with a cap of 100 or 300 the error levels off, with 601 and 1,000 it keeps falling. Below, over epsilon: the error falls for 10, 100 and 1,000 reports, each below the one before.
+# :alt: Error in per cent of the truth over the size cap, on logarithmic axes. The clip bias falls to zero at a cap of 601 while the standard deviation rises; both together have a shallow minimum slightly below 100 per cent.
 #
-# What the cap, the reports and $\epsilon$ do, for clients of 600 examples. Above: with ten reports the best cap (dot) still errs by most of the truth.
-# Middle: a cap below the sizes never gets past the clip bias. Below: what less privacy buys. Dotted: an error of 10 %.
+# The error of ten reports at $\epsilon = 3$ by the size cap, for clients of 600 examples. The best cap (dot) still errs by most of the truth, because a lower cap clips and a higher cap adds noise.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# With ten reports the best of all caps still errs by three quarters of what is to be estimated: $M$ = {glue:text}`ch3_best`, root mean
-# square {glue:text}`ch3_best_error:.0f` %. An estimator that always says 0 errs by 100 %. A cap that clips nobody, $M = 601$, errs
+# With ten reports the best of all caps still errs by three quarters of what is to be estimated: at $M$ = {glue:text}`ch3_best` the root mean
+# square error is {glue:text}`ch3_best_error:.0f` %. An estimator that always says 0 errs by 100 %. A cap that clips nobody, $M = 601$, errs
 # by {glue:text}`ch3_sd_601:.0f` %.
 #
-# Do many participants help, as the paper says? Only where the cap is above the sizes. At $M = 100$ no number of reports gets below
-# {glue:text}`ch3_limit:.1f` %. At $M = 601$ the error falls, and reaches 10 % only after thousands of reports, {glue:text}`ch3_needed`. Lemma 2 has such a
-# limit, and [chapter 4c](04c_size_estimator.ipynb) says when it holds.
+# ```{glue:figure} figure_more_reports
+# :name: fig-ch3-more-reports
+# :figclass: wide
+# :alt: Two panels of the error in per cent of the truth, on logarithmic axes. Over the number of reports: with a cap of 100 or 300 the error levels off, with 601 and 1,000 it keeps falling. Over epsilon: the error falls for 10, 100 and 1,000 reports, each below the one before.
 #
-# Does less privacy help? A thousand reports need an epsilon above 4 for an error of 10 %; ten need nearly 8. There a report is
+# What helps. First panel: more reports, but only if the cap lies above the sizes. Second panel: less privacy, that is a larger $\epsilon$. The dotted lines mark an error of 10 %.
+# ```
+#
+# ```{provenance} Figure
+# ```
+#
+# Do many participants help, as the paper says? They help only where the cap is above the sizes. At $M = 100$ no number of reports gets below
+# {glue:text}`ch3_limit:.1f` %. At $M = 601$ the error falls, and reaches 10 % only after thousands of reports, {glue:text}`ch3_needed`. Lemma 2 has such a
+# limit, and the page [on the size estimator](04c_size_estimator.ipynb) says when it holds.
+#
+# Does less privacy help? A thousand reports need an epsilon above 4 for an error of 10 %; ten need nearly 8. With so large an epsilon a report is
 # {glue:text}`ch3_loss_ratio` times as likely under one size as under another, and hides little.
 #
 # ### Three cures
@@ -639,18 +697,19 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # \tilde p = \frac{n^*}{\tilde n} = \frac{q\,\tilde n}{\tilde n} = q,
 # ```
 #
-# whatever $\tilde n$ is. The noise cancels, and no report is needed. Each participant keeps each of its examples with probability $q$. What is
-# given up is control of the number: a round trains on $q\,n_S$ examples in expectation, and the server does not know $n_S$.
+# whatever $\tilde n$ is. The noise cancels, and no report is needed. Each participant keeps each of its examples with probability $q$. What one
+# gives up is control of the number: a round trains on $q\,n_S$ examples in expectation, and the server does not know $n_S$.
 #
 # **Put the cap above the sizes and ask many.** If a total is wanted, ask all clients of a large federation once, rather than the participants
 # of each round.
 #
-# ```{margin} The paper says: journal, Sec. 6.4
+# **Ask each client once.** The client draws one report and gives the same answer ever after, which is called memoisation, or permanent randomised response. Otherwise
+# reports add up: Algorithm 3 asks afresh in each round, and $j$ fresh reports cost $j\,\epsilon$.
+#
+# ```{admonition} The paper says: journal, Sec. 6.4
+# :class: as-written
 # The sizes of clients remain private: adversaries cannot infer them.
 # ```
-#
-# **Ask each client once.** It draws one report and gives the same answer ever after: memoisation, or permanent randomised response. Otherwise
-# reports add up. Algorithm 3 asks afresh in each round, and $j$ fresh reports cost $j\,\epsilon$:
 
 # %%
 # the chance that the most frequent of j answers is the clipped size
@@ -667,20 +726,20 @@ expect("needs far fewer", band > 500 and read_off[20] > 0.7, reports=band, chanc
 expect("One memoised report never gives away more", read_off[1] < 0.2, chance=read_off[1])
 
 # %% [markdown]
-# After twenty reports the clipped size is read off in {glue:text}`ch3_attack_20:.0f` % of all cases: guess the most frequent answer. One
-# memoised report never gives away more than a single one, {glue:text}`ch3_attack_1:.0f` %. [Chapter 4e](04e_privacy.ipynb) has the attack, how often
-# clients are asked in 99 rounds, and what else leaves a client.
+# After twenty reports the clipped size is read off in {glue:text}`ch3_attack_20:.0f` % of all cases: an adversary guesses the most frequent answer. One
+# memoised report never gives away more than a single report, {glue:text}`ch3_attack_1:.0f` %. The page [on privacy](04e_privacy.ipynb) has the attack, counts how often
+# clients are asked in 99 rounds, and lists what else leaves a client.
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# `FixedRate(q)`, the default of `fedstas-unbiased` and `fedstas-unbiased-dp`. Where a number must be requested,
+# `FixedRate(q)`, the default of `fedstas-unbiased` and `fedstas-unbiased-dp`. Where a number must be requested, use
 # `Requested(n_star, epsilon, size_cap, memoised=True)` with a cap above the sizes: one report per client for good.
 # ```
 #
 # ## Does data sampling cost accuracy?
 #
 # Yes, in the small federations of this page. We vary the share $q$ alone, in the corrected method. Each federation trains with every rate from the same initial
-# model, so that differences are paired.
+# model, so that the differences are paired.
 
 # %%
 RATES, lr = (0.05, 0.1, 0.2, 0.5, 1.0), 0.1 if s.task == "digits" else 0.01
@@ -740,27 +799,27 @@ table(ch03.tabulate_rates(runs, empty, local))
 # :name: fig-ch3-accuracy
 # :alt: Two lines of the difference to all data in points, over the rate q from 0.05 to 0.5 on a logarithmic axis, with intervals; one for the global test set, one for the clients' class shares. A black line marks zero.
 #
-# What a rate $q$ costs against all data: mean differences over federations, with 95 % intervals.
+# What a rate $q$ costs against training on all data (the black line): mean differences over federations, with 95 % intervals.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# The table has the points against $q = 1$, with 95 % intervals over {glue:text}`ch3_repeats` federations; the examples behind a local step; and
+# The table shows three things for each rate: the points against $q = 1$, with 95 % intervals over {glue:text}`ch3_repeats` federations; the number of examples behind a local step; and
 # $\sum_k \omega_k (1-q)^{n_k}$ with $\omega_k = n_k/n$, the weight of clients that would draw an empty sample. Each run has {glue:text}`ch3_rounds` rounds at a learning rate of
-# {glue:text}`ch3_lr:g`, and counts with the mean of its last {glue:text}`ch3_last`.
+# {glue:text}`ch3_lr:g`, and its accuracy is the mean of its last {glue:text}`ch3_last` rounds.
 #
-# The less data, the more is lost. At $q = 0.1$ it is {glue:text}`ch3_tenth:.0f` points ({glue:text}`ch3_tenth_low:.0f` to
+# The less data, the more is lost. At $q = 0.1$ the loss is {glue:text}`ch3_tenth:.0f` points ({glue:text}`ch3_tenth_low:.0f` to
 # {glue:text}`ch3_tenth_high:.0f`) on the global test set. At $q = 0.5$ the interval ends close to zero. A client holds
-# {glue:text}`ch3_shard:.0f` examples on average here, and what $q$ leaves of a shard depends on its size. A client of 600 still fills a batch of
-# 128 from $q$ = {glue:text}`ch3_enough:.2f` on. [Chapter 5](05_experiments.ipynb) trains at the paper's scale.
+# {glue:text}`ch3_shard:.0f` examples on average here, and what $q$ leaves of a shard depends on its size: a client of 600 examples still fills a batch of
+# 128 from $q$ = {glue:text}`ch3_enough:.2f` on. The page [on the experiments](05_experiments.ipynb) trains at the paper's scale.
 #
-# What is saved? At $q = 0.05$ local training processes {glue:text}`ch3_least_share:.0f` % of the examples that it processes at $q = 1$. But the strata ask for the
-# gradients of all clients, {glue:text}`ch3_strata` examples whatever $q$ is. Together it is {glue:text}`ch3_least_total:.0f` %.
+# How much is saved? At $q = 0.05$ local training processes {glue:text}`ch3_least_share:.0f` % of the examples that it processes at $q = 1$. But the strata ask for the
+# gradients of all clients, {glue:text}`ch3_strata` examples whatever $q$ is. So together {glue:text}`ch3_least_total:.0f` % remain.
 #
 # ## Whose examples, at the same price?
 #
-# Those of clients that count for much and whose examples differ. The preprint names "optimal allocation for the data level sampling" as future
+# Spend the budget on clients with large weights and diverse examples. The preprint names "optimal allocation for the data level sampling" as future
 # work. Let participant $k$ have the aggregation weight $a_k$, and let its example gradients have the standard deviation $\sigma_k$. It trains on
 # $n'_k$ examples drawn without replacement. All examples cost the same, and $n^*$ are requested.
 #
@@ -778,7 +837,7 @@ table(ch03.tabulate_rates(runs, empty, local))
 # $n'_k \propto a_k\sigma_k$. The bounds $n'_k \le n_k$ are the conditions of Karush, Kuhn and Tucker of a convex problem.
 # ```
 #
-# It is Neyman's allocation once more, with clients as strata:
+# This is Neyman's allocation once more, with clients as strata:
 
 
 # %%
@@ -802,7 +861,7 @@ def variance(n_prime, a, sigma, n_k):
 
 
 # %% [markdown]
-# Now train a model, measure the spreads $\sigma_k$ of all clients, and allocate a tenth of the examples.
+# Now we train a model, measure the spreads $\sigma_k$ of all clients, and allocate a tenth of the examples.
 
 # %%
 shards = [federation.shards[k] for k in federation.with_data]
@@ -837,12 +896,15 @@ for name, a_k in by_weights.items():
         one_rate = variance(q * n_k, a_k, sigma, n_k)
         variance_ratios[name].append(variance(best, a_k, sigma, n_k) / one_rate)
 
+allocations = {
+    name: data_sampling.optimal_sizes(a_k, sigma, n_k, n / 10) for name, a_k in by_weights.items()
+}
 # with equal spreads the optimum is one rate for all
 even = optimal(n_k / n, one, n_k, n / 10)
 np.testing.assert_allclose(even, n_k / 10)
 
 # %% tags=["remove-input"]
-glue_figure("figure_optimal", ch03.draw_allocation(shares, variance_ratios))
+glue_figure("figure_optimal", ch03.draw_allocation(sigma, n_k, allocations))
 gains = {
     name.split()[0]: 100 * (1 - np.interp(0.1, shares, v)) for name, v in variance_ratios.items()
 }
@@ -860,10 +922,11 @@ expect("both variances are 0", nothing)
 # %% [markdown]
 # ```{glue:figure} figure_optimal
 # :name: fig-ch3-optimal
-# :alt: Two curves of the variance of the optimal allocation in per cent of that of one rate for all, against the share of examples requested, one for weights by size and one for equal weights; a dotted line marks 100 per cent.
+# :figclass: wide
+# :alt: Two scatter plots with a disc for each client, its spread from left to right and the share of its examples that the optimum uses upwards. With weights by size the discs lie on a line that rises with the spread. With equal weights small clients lie far above large ones. A dotted line at ten per cent marks one rate for all.
 #
-# What the optimal allocation leaves of the variance of the aggregated gradient, all clients taking part, after training on {glue:text}`ch3_task`. Both
-# allocations request the same number of examples.
+# Which share of each client's examples the optimum uses when a tenth of all examples is requested; a disc's area is the client's size. Dotted: one rate for all. With weights by size the share follows the spread. With equal weights
+# small clients use more of their examples, because one of theirs counts for more.
 # ```
 #
 # ```{provenance} Figure
@@ -872,19 +935,19 @@ expect("both variances are 0", nothing)
 # With a tenth of the examples requested, the optimum removes {glue:text}`ch3_gain_sizes:.0f` % of the variance if clients count by size. It removes more if they
 # count equally, as in the preprint's eq. 6: {glue:text}`ch3_gain_equal:.0f` %. The first gain comes from unequal $\sigma_k$ alone. Here spreads differ by a factor of
 # about two: the middle 80 % lie between {glue:text}`ch3_sigma_low:.2f` and {glue:text}`ch3_sigma_high:.2f`. In the
-# second, one rate draws most from the largest clients, which count no more than others.
+# second case one rate for all draws most examples from the largest clients, which count no more than others.
 #
-# The package has this as `fedstas-optimal-data`. It costs a pass over a participant's data, and $\sigma_k$ is sent in the clear. When everything is
-# requested, both variances are 0. And what is gained is the noise within clients, not the noise of who takes part ([chapter 1](01_aggregation.ipynb)).
+# The package has this allocation as `fedstas-optimal-data`. It costs a pass over a participant's data, and $\sigma_k$ is sent in the clear. When all examples are
+# requested, both variances are 0. And the allocation reduces the noise within clients, not the noise of who takes part ([](01_aggregation.ipynb)).
 #
 # ## What we learned
 #
 # - "A sample of $\lfloor n^*/m \rfloor$ observations with probabilities $n^*/\tilde n$" has three readings. Where every example has the same chance, a
 #   larger client contributes more.
 # - At $M = 100$ and 600 examples each, ten private reports estimate {glue:text}`ch3_mean:.0f` ± {glue:text}`ch3_sd:.0f` where 6,000 is meant. No cap
-#   repairs that. A share $q$ needs no size.
-# - $\epsilon = 3$ is the price of one report. Fresh reports add up; a memoised one does not.
-# - At equal cost, examples are best taken where weight times spread is large.
+#   repairs this. A share $q$ needs no size.
+# - $\epsilon = 3$ is the price of one report. Fresh reports add up; a memoised report does not.
+# - At equal cost, the budget of examples is best spent where weight times spread is large.
 #
 # ## Exercises
 #
@@ -902,9 +965,9 @@ expect("both variances are 0", nothing)
 # :label: sol-ch3-alpha
 # :class: dropdown
 # ````
-# There are $M$ fakes instead of $M - 1$, so eq. {eq}`eq-ch3-ratio` becomes $e^\epsilon = 1 + M\alpha/(1-\alpha)$, and
-# $\alpha = (e^\epsilon - 1)/(e^\epsilon + M - 1)$. The mean fake is $(M-1)/2$, which takes the place of $M/2$ in
-# eq. {eq}`eq-ch3-estimator`. If you have $M - 2$ in the denominator, you forgot that 0 is one more fake.
+# There are $M$ made-up sizes instead of $M - 1$, so eq. {eq}`eq-ch3-ratio` becomes $e^\epsilon = 1 + M\alpha/(1-\alpha)$, and
+# $\alpha = (e^\epsilon - 1)/(e^\epsilon + M - 1)$. Their mean is $(M-1)/2$, which takes the place of $M/2$ in
+# eq. {eq}`eq-ch3-estimator`. If you have $M - 2$ in the denominator, you forgot that 0 is one more made-up size.
 
 
 # %%
@@ -939,7 +1002,7 @@ print("alpha =", four, "  largest ratio =", worst)
 # :class: dropdown
 # ````
 # The report $M$ has probability $\alpha$ under a size of $M$ or more, and 0 under any other. The ratio of the two is
-# infinite for every $\alpha > 0$, as `largest_ratio` finds below: who reports $M$ is known to hold at least $M$ examples. A large client gives itself
+# infinite for every $\alpha > 0$, as `largest_ratio` finds below: a client that reports $M$ is known to hold at least $M$ examples. A large client gives itself
 # away with probability $\alpha$ in each report. If you named the report 99, you looked for a report that is likely: what gives a client
 # away is one that others can never make.
 
@@ -972,9 +1035,9 @@ for j in (1, 10, 99):
 # :label: sol-ch3-centralised
 # :class: dropdown
 # ````
-# Averaging clients gives each client the same weight; adding what was drawn gives each example the same. Data
-# sampling alone does not centralise: the weights must follow it, $|\xi_k|/n^*$ as in FedSampling. The rate cancels:
-# it stands in the expected sum and in $n^*$. If you expected 3/2
+# Averaging clients gives each client the same weight, and adding what was drawn gives each example the same weight. So data
+# sampling alone does not mimic centralised learning: the weights must follow the sample, $|\xi_k|/n^*$ as in FedSampling. The rate cancels, because
+# it stands both in the expected sum and in $n^*$. If you expected 3/2
 # both times, you took equal chances of examples for equal weights of examples.
 
 
@@ -1015,8 +1078,8 @@ print("pooled mean:               ", Fraction(sum(pool), len(pool)))
 # :label: sol-ch3-cap
 # :class: dropdown
 # ````
-# Bias grows like $m$ and the standard deviation like $\sqrt m$, so many reports pay for a high cap. Minimise the rmse over $M$; beyond
-# the size plus one there is only more noise. If you took 601 for ten reports, you feared the bias alone: the error is then four times
+# Bias grows like $m$ and the standard deviation like $\sqrt m$, so many reports pay for a high cap. Minimise the root mean square error over $M$; a cap beyond
+# the size plus one only adds noise. If you took 601 for ten reports, you feared the bias alone: the error is then four times
 # as large.
 
 

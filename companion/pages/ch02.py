@@ -16,8 +16,8 @@ from companion.runs import statistics
 
 SUMMARIES = {  # of a client's gradient, by the chapter's names
     "restored": Style(WRITTEN, label="restored gradients, as written"),
-    "sorted": Style(DARK_GREY, label="centres in ascending order"),
-    "unsorted": Style(CODED, label="centres in any order, as coded"),
+    "sorted": Style(DARK_GREY, label="level values, ascending"),
+    "unsorted": Style(CODED, label="level values in any order, as coded"),
 }
 
 
@@ -51,38 +51,28 @@ def draw_squeeze(
     return figure
 
 
-def _principal_plane(points: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the first two principal coordinates [N, 2] of points [N, d], and their share of the variance."""
-    u, size, _ = np.linalg.svd(points - points.mean(0), full_matrices=False)
-    return u[:, :2] * size[:2], (size[:2] ** 2).sum() / (size**2).sum()
-
-
-def draw_planes(features: dict[str, np.ndarray], strata: dict[str, np.ndarray], classes) -> Figure:
-    """Draw each client as its largest class, tied to the centre of its stratum, a panel for each summary.
+def draw_planes(strata: dict[str, np.ndarray], classes: np.ndarray) -> Figure:
+    """Draw how the clients' largest classes fall into strata, a panel for each summary: a disc for each stratum and class.
 
     Args:
-        features: of the clients [N, d], by summary.
         strata: the clients' strata [N], by summary.
         classes: the clients' largest classes [N].
     """
-
-    def draw(ax: Axes, name: str) -> None:
-        """Draw the clients in the principal plane of one summary into a panel."""
-        points, share = _principal_plane(features[name].astype(float))
-        for stratum in range(strata[name].max() + 1):
-            members = points[strata[name] == stratum]
-            for point in members:
-                ends = np.stack([members.mean(0), point])
-                ax.plot(*ends.T, color="#BBBBBB", lw=1, zorder=1)
-        for point, label in zip(points, classes, strict=True):
-            ax.text(*point, str(label), ha="center", va="center", fontweight="bold", zorder=2)
-        ax.scatter(*points.T, s=0)
-        style = SUMMARIES[name]
+    figure, axes = plt.subplots(1, len(strata), figsize=(7.0, 3.3), sharey=True)
+    for ax, (name, labels) in zip(axes, strata.items(), strict=True):
+        style, counts = SUMMARIES[name], np.zeros((labels.max() + 1, classes.max() + 1), dtype=int)
+        np.add.at(counts, (labels, classes), 1)
+        stratum, label = np.nonzero(counts)
+        number = counts[stratum, label]
+        ax.scatter(stratum + 1, label, 60 * number, color=style.colour, alpha=0.75, lw=0)
+        for x, y, clients in zip(stratum + 1, label, number, strict=True):
+            if clients > 1:
+                ax.text(x, y, clients, ha="center", va="center", fontsize=8, color="white")
         ax.set_title(style.label, loc="left", color=plots.text_colour(style.colour))
-        ax.set(xticklabels=[], yticklabels=[], ylabel="second principal component")
-        ax.set_xlabel(f"first principal component\n({share:.0%} of the variance in the two)")
-
-    return plots.panels(draw, {n: n for n in features}, height=3.2, sharex=False)
+        ax.set(xlabel="stratum", xticks=range(1, len(counts) + 1))
+        ax.margins(0.08)
+    axes[0].set(ylabel="largest class of a client", yticks=range(classes.max() + 1))
+    return figure
 
 
 def draw_purity(purities: pd.DataFrame) -> Figure:
@@ -120,8 +110,8 @@ def draw_purity(purities: pd.DataFrame) -> Figure:
 KINDS = {  # of strata, as the table calls them
     "oracle": "class shares themselves (oracle)",
     "restored": "restored gradients, as written",
-    "sorted": "centres, ascending",
-    "unsorted": "centres in any order, as coded",
+    "sorted": "level values, ascending",
+    "unsorted": "level values in any order, as coded",
     "unsorted shuffled": "the last, clients shuffled",
 }
 
@@ -193,13 +183,19 @@ def summarise_knowledge(measures: pd.DataFrame) -> dict[str, float]:
 def draw_training(measures: pd.DataFrame) -> Figure:
     """Draw the purity of new strata, and the variance that new and old strata leave, over the moments of training."""
     moments = sorted(measures["round"].unique())
-    figure, axes = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.2))
-    # Columns of `measures`: "left" is the variance that the strata of this round leave, "kept" that of the strata of w_0.
-    purity = [("purity", name, style) for name, style in SUMMARIES.items()]
+    figure, axes = plt.subplots(1, 2, figsize=(7.4, 2.9))
+    short = {
+        "restored": "restored,\nas written",
+        "sorted": "levels,\nascending",
+        "unsorted": "levels,\nas coded",
+    }
+    purity = [
+        ("purity", name, style._replace(label=short[name])) for name, style in SUMMARIES.items()
+    ]
     variance = [
-        ("left", "restored", Style(WRITTEN, label="as written, made anew (solid)")),
-        ("kept", "restored", Style(WRITTEN, ":", label="as written, kept (dotted)")),
-        ("kept", "unsorted", Style(CODED, "--", label="as coded, kept (dashed)")),
+        ("kept", "unsorted", Style(CODED, "--", label="as coded,\nkept")),
+        ("kept", "restored", Style(WRITTEN, ":", label="as written,\nkept")),
+        ("left", "restored", Style(WRITTEN, label="as written,\nmade anew")),
     ]
     labels = ("label purity (%)", "variance left (%)")
     for ax, series, label in zip(axes, (purity, variance), labels, strict=True):
@@ -207,13 +203,11 @@ def draw_training(measures: pd.DataFrame) -> Figure:
         for place, (metric, kind, style) in enumerate(series):
             values = [metric_of(measures, metric, kind, round=t) for t in moments]
             rows = [statistics.mean_interval(v) for v in values]
-            at = np.arange(len(moments)) + 0.05 * (place - 1)  # beside each other
+            at = np.arange(len(moments)) + 0.05 * (place - 1)
             lines[style.label] = pd.DataFrame(rows, at, ["mean", "low", "high"])
             styles[style.label] = style._replace(marker="o")
-        plots.curves(ax, lines, styles, band="bars", names=False, ylabel=label)
-        _write_in_corner(ax, styles.values(), x=1.02, ha="right")
+        plots.curves(ax, lines, styles, band="bars", ylabel=label, ylim=(0, 100))
         ax.set_xticks(range(len(moments)), [f"round {t}" if t else "$w_0$" for t in moments])
-        ax.set(ylim=(0, 145), yticks=range(0, 101, 25), xlim=(-0.2, len(moments) - 0.8))
     return figure
 
 

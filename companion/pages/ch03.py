@@ -9,7 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from companion.pages.plots import BLACK, BROWN, CODED, CORRECTED, DARK_GREY, PURPLE, WRITTEN, Style
+from companion.pages.plots import (
+    AMBER,
+    BLACK,
+    BROWN,
+    CODED,
+    CORRECTED,
+    DARK_GREY,
+    PURPLE,
+    WRITTEN,
+    Style,
+)
 from companion.runs import tables
 
 READINGS = {  # of the requested sample, by the chapter's names: style, and offset from the client's place
@@ -21,6 +31,34 @@ METRICS = {  # what the page calls them, their colour, and their place beside th
     "test_accuracy": ("global test set", CORRECTED, 0.97),
     "client_accuracy": ("clients' class shares", DARK_GREY, 1.03),
 }
+
+
+def draw_six(held: np.ndarray, samples: dict[str, np.ndarray]) -> Figure:
+    """Draw what three of the six clients hold, and how much of it they train on under two rules.
+
+    Args:
+        held: examples of the clients A, C and E.
+        samples: numbers of examples that they train on, by rule.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(plots.WIDTH, 1.9), sharey=True)
+    for ax, (name, drawn) in zip(axes, samples.items(), strict=True):
+        ax.bar(range(3), held, 0.8, color="#808080", alpha=0.25)
+        ax.bar(range(3), drawn, 0.8, color=BLACK, alpha=0.75)
+        for k, (size, number) in enumerate(zip(held, drawn, strict=True)):
+            ax.text(
+                k,
+                number - 1,
+                f"{number:.0f} of {size}",
+                ha="center",
+                va="top",
+                fontsize=8,
+                color="white",
+            )
+        ax.set_xticks(range(3), ["A", "C", "E"])
+        ax.set_title(name, loc="left")
+        ax.grid(axis="x", visible=False)
+    axes[0].set_ylabel("pictures")
+    return figure
 
 
 def draw_readings(sizes: np.ndarray, samples: dict[str, np.ndarray]) -> Figure:
@@ -114,50 +152,64 @@ def draw_estimator(
     return plots.panels(draw, parts, height=2.05, sharex=False, xlabel="estimated total (examples)")
 
 
-def draw_caps(
-    caps: np.ndarray, bias, spread, by_cap: dict[int, tuple], by_m: dict[int, tuple]
-) -> Figure:
-    """Draw the error of the estimated total (%): over the cap, over the number of reports, and over epsilon.
+ERROR_AXIS = {"yscale": "log", "ylabel": "error (% of the truth)"}
+
+
+def _label_errors(ax: Axes) -> None:
+    """Write the errors at an axis as plain numbers."""
+    ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+
+
+def draw_caps(caps: np.ndarray, bias: np.ndarray, spread: np.ndarray) -> Figure:
+    """Draw the error of the total that ten reports estimate over the size cap.
 
     Args:
         caps: size caps, ascending.
         bias, spread: clipping bias and standard deviation at each cap (% of the total).
-        by_cap: for each cap, the numbers of reports and the errors.
-        by_m: for each number of reports, epsilon and the errors.
     """
-    figure, axes = plt.subplots(3, 1, figsize=(plots.WIDTH, 7.4))
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.0))
     parts = {
         "standard\ndeviation": pd.Series(spread, caps),
         "both": pd.Series(np.hypot(bias, spread), caps),
         "clip bias": pd.Series(np.abs(bias), caps),
     }
     styles = {
-        "clip bias": Style(plots.PINK),
+        "clip bias": Style(AMBER),
         "standard\ndeviation": Style(BROWN),
         "both": Style(BLACK),
     }
-    axis = {"xscale": "log", "yscale": "log", "xlim": (10, caps[-1]), "ylim": (5, 1500)}
-    plots.curves(axes[0], parts, styles, width=1.8, names=False, **axis)
+    axis = {"xscale": "log", "xlim": (10, caps[-1]), "ylim": (5, 1500)} | ERROR_AXIS
+    plots.curves(ax, parts, styles, width=1.8, names=False, **axis)
     both = parts["both"]
-    axes[0].plot(both.idxmin(), both.min(), "o", color="black")
+    ax.plot(both.idxmin(), both.min(), "o", color="black")
     places = {"clip bias": (14, 0, 8), "standard\ndeviation": (60, 8, -12), "both": (500, -8, 4)}
     for name, (x, right, up) in places.items():
         alignment = {"ha": "right" if right == -8 else "left"}
         y = np.interp(x, caps, parts[name])
-        plots.annotate(axes[0], x, y, name, styles[name].colour, right, up, **alignment)
-    axes[0].set_xlabel("size cap M (10 reports, ε = 3)")
+        plots.annotate(ax, x, y, name, styles[name].colour, right, up, **alignment)
+    ax.set_xlabel("size cap M (10 reports, ε = 3)")
+    _label_errors(ax)
+    return figure
+
+
+def draw_more_reports(by_cap: dict[int, tuple], by_m: dict[int, tuple]) -> Figure:
+    """Draw the error of the estimated total (%), over the number of reports and over epsilon.
+
+    Args:
+        by_cap: for each cap, the numbers of reports and the errors.
+        by_m: for each number of reports, epsilon and the errors.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(7.4, 2.9), sharey=True)
     tones = (BLACK, PURPLE, BROWN, DARK_GREY)
-    for ax, curves, form in ((axes[1], by_cap, "M = {:,}"), (axes[2], by_m, "{:,} reports")):
+    for ax, curves, form in zip(axes, (by_cap, by_m), ("M = {:,}", "{:,} reports"), strict=True):
         lines = {form.format(key): pd.Series(errors, x) for key, (x, errors) in curves.items()}
         tone = {name: Style(c) for name, c in zip(lines, tones, strict=False)}
-        scale = "log" if ax is axes[1] else "linear"
-        plots.curves(ax, lines, tone, xscale=scale, yscale="log", ylim=(0.2, 1500))
+        scale = "log" if ax is axes[0] else "linear"
+        plots.curves(ax, lines, tone, xscale=scale, ylim=(0.2, 1500), **ERROR_AXIS)
         ax.axhline(10, color="black", lw=1, ls=":")
-    axes[1].set_xlabel("number of reports (ε = 3)")
-    axes[2].set(xlabel="ε of a report (best cap for each)", xticks=range(1, 11, 3))
-    for ax in axes:
-        ax.set_ylabel("error (% of the truth)")
-        ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+        _label_errors(ax)
+    axes[0].set_xlabel("number of reports (ε = 3)")
+    axes[1].set(xlabel="ε of a report (best cap for each)", xticks=range(1, 11, 3), ylabel="")
     return figure
 
 
@@ -214,22 +266,25 @@ def tabulate_rates(
     return pd.DataFrame(columns)
 
 
-def draw_allocation(shares: np.ndarray, variances: dict[str, list[float]]) -> Figure:
-    """Draw the variance that the optimal allocation of examples leaves, in per cent of that of one rate for all.
+def draw_allocation(
+    sigma: np.ndarray, sizes: np.ndarray, allocations: dict[str, np.ndarray]
+) -> Figure:
+    """Draw which share of each client's examples the optimal allocation uses, over the client's spread.
 
     Args:
-        shares: of all examples that are requested.
-        variances: over the shares, by the weights of the clients.
+        sigma: standard deviation of each client's example gradients, [N].
+        sizes: examples of each client, [N].
+        allocations: examples that each client trains on, [N], by the weights of the clients.
     """
-    figure, ax = plt.subplots()
-    styles = {"weights by size": Style(CORRECTED), "equal weights": Style(WRITTEN)}
-    lines = 100 * pd.DataFrame(variances, 100 * shares)
-    axis = {"xlabel": "examples requested (% of all)", "ylabel": "variance left (%)"}
-    plots.curves(ax, lines, styles, names=False, ylim=(0, 108), **axis)
-    middle = lines.index[len(shares) // 2]
-    for name, line in lines.items():
-        place = middle, line.loc[middle]
-        plots.annotate(ax, *place, name, styles[name].colour, 0, -9, ha="right")
-    ax.axhline(100, color="black", lw=1, ls=":")
-    plots.annotate(ax, lines.index[-1], 100, "one rate for all", "black", 0, -9, ha="right")
+    figure, axes = plt.subplots(1, 2, figsize=(7.0, 2.9), sharey=True)
+    some = sizes > 1  # a client of one example has no spread
+    for ax, (name, n_prime) in zip(axes, allocations.items(), strict=True):
+        share = 100 * n_prime[some] / sizes[some]
+        area = 220 * sizes[some] / sizes.max() + 8
+        ax.scatter(sigma[some], share, area, color=BROWN, alpha=0.55, lw=0)
+        ax.axhline(10, color="black", lw=1, ls=":")
+        plots.annotate(ax, sigma[some].min(), 10, "one rate for all", "black", 0, 5, ha="left")
+        ax.set_title(name, loc="left")
+        ax.set(xlabel="spread of a client's examples", ylim=(0, None))
+    axes[0].set_ylabel("examples used (%)")
     return figure
