@@ -672,7 +672,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # :figclass: wide
 # :alt: Two panels over w0, a middle round and the last round. In one, label purity of new strata: restored gradients far above both kinds of level values, all nearly flat. In the other, the share of variance left: new and kept strata as written close together, kept strata as coded far above them.
 #
-# First panel: label purity of strata that are made at that moment. Second panel: how much of the gradients' variance lies within strata that are made anew, or kept since
+# First panel: label purity of strata that are made at that moment, from restored gradients (as written), from ascending level values, and from level values as coded. Second panel: how much of the gradients' variance lies within strata that are made anew, or kept since
 # $\boldsymbol{w}_0$; lower is better. Means over five federations, with 95 % intervals.
 # ```
 #

@@ -184,18 +184,14 @@ def draw_training(measures: pd.DataFrame) -> Figure:
     """Draw the purity of new strata, and the variance that new and old strata leave, over the moments of training."""
     moments = sorted(measures["round"].unique())
     figure, axes = plt.subplots(1, 2, figsize=(7.4, 2.9))
-    short = {
-        "restored": "restored,\nas written",
-        "sorted": "levels,\nascending",
-        "unsorted": "levels,\nas coded",
-    }
+    short = {"restored": "restored", "sorted": "ascending", "unsorted": "as coded"}
     purity = [
         ("purity", name, style._replace(label=short[name])) for name, style in SUMMARIES.items()
     ]
     variance = [
-        ("kept", "unsorted", Style(CODED, "--", label="as coded,\nkept")),
-        ("kept", "restored", Style(WRITTEN, ":", label="as written,\nkept")),
-        ("left", "restored", Style(WRITTEN, label="as written,\nmade anew")),
+        ("kept", "unsorted", Style(CODED, "--", label="as coded, kept")),
+        ("kept", "restored", Style(WRITTEN, ":", label="written, kept")),
+        ("left", "restored", Style(WRITTEN, label="written, new")),
     ]
     labels = ("label purity (%)", "variance left (%)")
     for ax, series, label in zip(axes, (purity, variance), labels, strict=True):
