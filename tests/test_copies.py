@@ -300,7 +300,11 @@ def test_the_first_cell_installs_the_package_if_it_is_missing(
     first = code_cells("03_data_sampling")[0]
     assert "install" in first.metadata.tags
     exec(compile(first.source, "install", "exec"), {})
-    assert capfd.readouterr() == ("", "")
+    output, errors = capfd.readouterr()
+    assert errors == ""
+    assert output == (
+        "" if installed else "The package is installed now, which takes some minutes, once.\n"
+    )
     assert find("fedstas") is not None
     if installed:
         assert calls == []

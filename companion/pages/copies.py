@@ -30,6 +30,7 @@ from pathlib import Path
 
 if importlib.util.find_spec("companion") is None:
     clone = Path("{clone}").resolve()
+    print("The package is installed now, which takes some minutes, once.", flush=True)
     try:
         if not clone.is_dir():
             subprocess.run(["git", "clone", "--quiet", "--depth", "1", "--branch", "{branch}", "{url}", clone], check=True)
