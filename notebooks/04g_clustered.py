@@ -11,13 +11,13 @@
 # ---
 
 # %% [markdown]
-# # 4g. Clustered sampling: do its theorems hold?
+# # Do the theorems of clustered sampling hold?
 #
 # ```{at-a-glance}
-# :needs: expectations, variances and covariance matrices; chapter 6 tells the story with pictures
+# :needs: expectations, variances and covariance matrices; the page on clustered sampling explains the method with pictures
 # ```
 #
-# At the end you will know
+# The theorems hold, some of them on a condition, but the printed pseudocode of both algorithms does not do what they say. At the end you will know
 # - what a matrix of $m$ distributions does to the clients' weights, as one theorem with its proof and all cases of equality;
 # - which printed lines of Algorithms 1 and 2 make such a matrix, and which do not;
 # - what is missing from the rate of Theorems 1 and 2 when clients differ and train for many local steps.
@@ -49,12 +49,12 @@ plots.set_page_style()
 words, evidence = ch04g.decide_claims()
 glue_values("ch4g", **words)
 theorems = [name for name in ch04g.THEOREMS if words[name] == "fails"]
-expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
+expect("Five rows of the table fail", len(theorems) == 5, fail=", ".join(theorems))
 
 # %% [markdown]
-# {cite:t}`fraboni2021clustered` give each of the $m$ draws of a round its own distribution; [](06_clustered_sampling.ipynb) shows how. Their theorems
-# hold, some on a condition (*holds-if*). Five rows fail: a sign in eq. 56, a sentence on equality, the printed lines of both algorithms, and a remark in a proof. We check in
-# fractions, on every federation of up to four clients, seven examples and three draws, in five schemes each.
+# {cite:t}`fraboni2021clustered` give each of the $m$ draws of a round its own distribution; {doc}`the page on clustered sampling <06_clustered_sampling>` shows how. Their theorems
+# hold, some on a condition (*holds-if* in the table). Five rows of the table fail: a sign in eq. 56, a sentence on equality, the printed lines of both algorithms, and a remark in a proof. We check the statements in
+# exact fractions, on every federation of up to four clients, seven examples and three draws, with five schemes for each federation.
 #
 # | Claim | What it says | Verdict |
 # | :-- | :-- | :-- |
@@ -86,12 +86,12 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 # | Theorem 4 | Algorithm 2 satisfies Proposition 1 if $p_i \le 1/m$ | {glue:text}`ch4g_thm4` |
 # | Theorem 4 | in $O(n^2 d + X)$ | {glue:text}`ch4g_cost2` |
 #
-# The words come from the functions that fill the ledger ({doc}`/how_to_read`).
+# The verdicts come from the functions that also fill the ledger ({doc}`/how_to_read`).
 #
 # ## What are the weights, exactly?
 #
-# Right on average, and in no direction more variable than MD's. A scheme is a matrix $r$ with a row per draw. Client $i$'s weight $\omega_i$ is
-# the share of the draws that took it.
+# The weights of clustered sampling are right on average, and in no direction more variable than those of MD. A scheme is a matrix $r$ with a row for each draw. Client $i$'s weight $\omega_i$ is
+# the share of the draws that took this client.
 #
 # ```{admonition} As written: Proposition 1 and Section 3.2
 # :class: as-written
@@ -126,7 +126,7 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 # ```
 #
 # Parts 1 to 3 are the paper's, with eq. 8 also necessary. Part 2 is stronger than eq. 17, which is its diagonal;
-# {prf:ref}`lem-ch6-loewner` in chapter 6 puts it to use. Sizes 5, 3, 2, 1, 1 and three draws, all cohorts:
+# {prf:ref}`lem-ch6-loewner` puts it to use. As an example we list all cohorts of three draws from clients of the sizes 5, 3, 2, 1 and 1:
 
 
 # %%
@@ -158,22 +158,22 @@ less = [a[i, i] > b[i, i] for a, b in [(md[1], one[1])] for i in range(5)]
 expect("every weight varies less", all(less) and all(one[2] > md[2]))
 strict = [words[name] for name in ("prop1", "eq17", "eq23", "md", "fedavg")]
 expect("smaller for every client: holds, on a condition", words["abstract"] == "holds-if")
-expect("is unbiased (eq. 4) holds", set(strict) == {"holds"}, verdicts=strict)
+expect("It is true that MD sampling is unbiased", set(strict) == {"holds"}, verdicts=strict)
 glue_values("ch4g", strictly=evidence["abstract"].ours)
 table(ch04g.tabulate_weights(sizes, md, one))
 
 # %% [markdown]
-# Here every weight varies less than under MD, and every client takes part more often. In general read "not more" and "not less".
+# Here every weight varies less than under MD, and every client takes part more often. In general the words should be "not more" and "not less".
 #
 # ```{admonition} Verdict on a variance that is smaller for every client: holds, on a condition
 # :class: verdict
-# Of the clients of all small schemes: {glue:text}`ch4g_strictly`. That MD sampling is unbiased (eq. 4) holds, and that FedAvg's eq. 3 is not. Its
-# bias is the factor $m/n$, so weights $\frac nm p_i$ on updates remove it.
+# Among the clients of all small schemes the count is: {glue:text}`ch4g_strictly`. It is true that MD sampling is unbiased (eq. 4), and that FedAvg's eq. 3 is not. The
+# bias of eq. 3 is the factor $m/n$, so weights $\frac nm p_i$ on updates remove it.
 # ```
 #
 # ## When is nothing gained?
 #
-# When all rows look alike, to one client or to the gradients.
+# Nothing is gained when all rows are alike, either in the chances of one client or in their mean gradients.
 #
 # ```{admonition} As written: after eq. 17, Appendix A.2, eq. 56
 # :class: as-written
@@ -182,7 +182,7 @@ table(ch04g.tabulate_weights(sizes, md, one))
 # - $p(\{i\in S_{MD}\}) \ge p(\{i\in S_C\})$.
 # ```
 #
-# Parts 4 and 5 of {prf:ref}`thm-ch4g-weights` say when. Small cases against the three sentences:
+# Parts 4 and 5 of {prf:ref}`thm-ch4g-weights` say exactly when. Small cases contradict the three sentences:
 
 
 # %%
@@ -216,24 +216,24 @@ print("a client takes part:", *(str(participation[0]) for participation in both)
 expect("has MD's variance", variance(MIXED, z) == variance(MD, z))
 equal = [words[name] for name in ("eq17eq", "eq23eq")]
 wrong = [words[name] for name in ("eq56", "a2")]
-expect("for all clients together it holds", equal == ["holds-if"] * 2, verdicts=equal)
+expect("is right for all clients together", equal == ["holds-if"] * 2, verdicts=equal)
 expect("Eq. 56 and the end of A.2 fail", wrong == ["fails"] * 2, verdicts=wrong)
 glue_values("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 
 # %% [markdown]
-# The first scheme is not MD, and its first client gains nothing. Mixed rows are neither MD nor equal data, and the
-# scheme has MD's variance; rows of clients that are alike have none. For eq. 56, each of two clients has a row of its own. It takes part with
-# probability {glue:text}`ch4g_inclusion`, under MD with {glue:text}`ch4g_inclusion_md`.
+# The first scheme is not MD, and still its first client gains nothing. Rows that mix the clients are not MD, and the data are not equal, and still the
+# scheme has MD's variance; rows of similar clients have no variance at all. For eq. 56, give each of two clients a row of its own. Each client then takes part with
+# probability {glue:text}`ch4g_inclusion`, and under MD with {glue:text}`ch4g_inclusion_md`.
 #
 # ```{admonition} Verdict: equality is stated too narrowly
 # :class: verdict
-# In the main text, for all clients together it holds; Appendix B has the condition for one. Eq. 56 and the end of A.2 fail. Read $\le$ in eq. 56, as
-# in eq. 23 and 55. In A.2 all rows must have the same mean gradient, as in eq. 42–43.
+# The main text's condition is right for all clients together, and Appendix B has the condition for one client. Eq. 56 and the end of A.2 fail. Eq. 56 should have $\le$, as
+# eq. 23 and 55 have. In A.2 all rows must have the same mean gradient, as in eq. 42–43.
 # ```
 #
 # ## Do the bounds of Theorems 1 and 2 hold?
 #
-# Not with constants that serve every number of local steps.
+# They do not hold with constants that serve every number of local steps.
 #
 # ```{admonition} As written: Theorem 2
 # :class: as-written
@@ -242,9 +242,9 @@ glue_values("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 # ```
 #
 # The proof needs Assumptions 1 to 3 (smoothness, unbiased gradients of bounded variance, bounded dissimilarity). It rests on Lemma 5, which is
-# right. One of its terms is $\frac3m\kappa^2$, $\kappa$ being how much the clients' gradients differ. A round moves by $\eta N$ times the mean of the
+# right. One of the terms of the lemma is $\frac3m\kappa^2$, where $\kappa$ measures how much the clients' gradients differ. A round moves by $\eta N$ times the mean of the
 # participants, so in the descent lemma the term comes with $\frac L2\eta^2N^2$. Divided by $\frac12\eta N$, per round, it is
-# $3L\eta N\kappa^2/m = 3L\kappa^2\sqrt{N/(mT)}$. This is $N$ times $1/\sqrt{mNT}$. Is it an artefact of the bound? No:
+# $3L\eta N\kappa^2/m = 3L\kappa^2\sqrt{N/(mT)}$. This is $N$ times $1/\sqrt{mNT}$, so it is larger than the printed rate. It is no artefact of the bound, as an example shows:
 #
 # ```{prf:lemma} Local steps do not average the choice of clients away
 # :label: lem-ch4g-steps
@@ -264,7 +264,7 @@ glue_values("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 # $\gamma B/2 \approx \frac{B}{2mN}$, and both terms of the rate are $\frac1{(mN)^2}$.
 # ```
 #
-# Here $L = \beta = \kappa = 1$ and $\sigma = 0$ do not depend on $N$, so no constant serves all $N$. Round by round:
+# Here $L = \beta = \kappa = 1$ and $\sigma = 0$ do not depend on $N$, so no constant serves all $N$. The next cell computes the error round by round:
 
 
 # %%
@@ -316,19 +316,19 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 # ```
 #
 # At $N$ = {glue:text}`ch4g_last` the average is {glue:text}`ch4g_over:.0f` times the printed rate, and {glue:text}`ch4g_over_corrected:.2f` times the
-# corrected one. With rows of clients that are alike it is 0. *There* clustered sampling beats MD in kind, and the printed rate hides it.
-# Why equal bounds leave room for a difference: [](04f_convergence.ipynb).
+# corrected rate. With rows of similar clients the average is 0. In that case clustered sampling is better than MD in the rate itself, which the printed rate hides.
+# {doc}`The page on convergence <04f_convergence>` explains why equal bounds leave room for a difference.
 #
 # ```{admonition} Verdict on Theorems 1 and 2: hold, on a condition
 # :class: verdict
-# The constants may depend on $N$, or nothing differs within rows. Uniformly in $N$ add
+# They hold if the constants may depend on $N$, or if nothing differs within rows. For a rate that is uniform in $N$ add
 # $\mathcal O(mB\sqrt{N/(mT)})$, where $mB \le \beta^2\|\nabla\mathcal L\|^2 + \kappa^2$ and $B = B_{Cl} \le B_{MD}$. The bound is then never worse than MD's,
 # and better where rows differ in their mean gradients.
 # ```
 #
 # ## Do the printed algorithms make such rows?
 #
-# As drawn, always. As printed, Algorithm 1 hardly ever does, and Algorithm 2 fails for more than a third of small groupings. With $M = \sum n_i$, row $k$ has room for $M$ and client $i$ brings $mn_i$, so everything is a whole number.
+# As the paper's figures draw them, the algorithms always make such rows. As printed, Algorithm 1 hardly ever does, and Algorithm 2 fails for more than a third of small groupings. With $M = \sum n_i$, row $k$ has room for $M$ and client $i$ brings $mn_i$, so everything is a whole number.
 #
 # ```{prf:theorem} Theorems 3 and 4, for the figures
 # :label: thm-ch4g-fill
@@ -344,7 +344,7 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 # $j - 2 \le \lfloor mp_i\rfloor$.
 # ```
 #
-# The first is the paper's Fig. 3, the second Fig. 4; the package fills its rows so. The pseudocode does not:
+# The first way is the paper's Fig. 3 and the second its Fig. 4, and the package fills its rows in these ways. The pseudocode does not:
 #
 # ```{admonition} As written: Algorithm 1, lines 3 and 9–14
 # :class: as-written
@@ -352,8 +352,8 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 # $r'_{a_i,i} \leftarrow b_i$.
 # ```
 #
-# Three slips. The quotients $a_i$ count rows from 0, $k$ from 1. Line 11 means $r'_{l,i}$. And $b_i$ is the cumulative remainder, where a
-# client in a row begun before has placed only $b_i - b_{i-1}$. Chapter 6 has the lines as code ([](06_clustered_sampling.ipynb)). Every federation
+# The pseudocode has three slips. First, the quotients $a_i$ count rows from 0, but $k$ counts from 1. Second, line 11 means $r'_{l,i}$. Third, $b_i$ is the cumulative remainder, but a
+# client in a row that another client has begun has placed only $b_i - b_{i-1}$. {doc}`The page on clustered sampling <06_clustered_sampling>` has the lines as code. We run them on every federation
 # of up to 12 examples, with 1 to 6 draws:
 
 
@@ -383,7 +383,7 @@ print(f"of {len(small)} federations: {printed} as printed,", end=" ")
 print(f"{as_drawn} as drawn in Fig. 3")
 
 # %% [markdown]
-# Larger federations, the slips mended one after another; and the smallest failures:
+# The next cell runs them on larger federations, with the slips mended one after another, and finds the smallest failures:
 
 # %%
 repairs = {name: REPAIRS_1[:k] for k, name in enumerate(ch04g.REPAIRS)}
@@ -409,7 +409,7 @@ case_counts = ch04g.count_small_cases(small)
 glue_values("ch4g", repeats=s.repeats, of=f"{len(small):,}", printed=printed, **case_counts)
 glue_values("ch4g", **{f"random_{k}": mean for k, mean in enumerate(means.values())})
 shares = printed / len(small), as_drawn / len(small), min(percent["all three"])
-expect("As drawn, always", shares[1:] == (1, 100))
+expect("the algorithms always make such rows", shares[1:] == (1, 100))
 expect("Algorithm 1 hardly ever does", shares[0] < 0.1, share=shares[0])
 right = case_counts["good"] / case_counts["tried"]
 expect("fails for more than a third", 0.6 < right < 2 / 3, right=right)
@@ -431,12 +431,12 @@ table(evidence["alg1"].table)
 # ```{provenance} Figure
 # ```
 #
-# Over these the printed lines satisfy Proposition 1 in {glue:text}`ch4g_random_0:.1f` %, with the first two repairs in
-# {glue:text}`ch4g_random_2:.1f` %, with all three in {glue:text}`ch4g_random_3:.0f` %.
+# Over these federations the printed lines satisfy Proposition 1 in {glue:text}`ch4g_random_0:.1f` % of the cases, with the first two repairs in
+# {glue:text}`ch4g_random_2:.1f` %, and with all three in {glue:text}`ch4g_random_3:.0f` %.
 #
-# The proof of Theorem 3 describes yet another allocation: first $\lfloor mp_i\rfloor$ rows for client $i$ alone, then the remainders. It is valid, too, and
-# no certain draw is lost. In Fig. 3 a cut may fall into one: so
-# {glue:text}`ch4g_lost` of the {glue:text}`ch4g_of` small federations lose one. The smallest case:
+# The proof of Theorem 3 describes yet another allocation: first $\lfloor mp_i\rfloor$ rows for client $i$ alone, then the remainders. This allocation is valid, too, and
+# it loses no certain draw. In Fig. 3 a cut may fall into a row that one client should fill alone, so
+# {glue:text}`ch4g_lost` of the {glue:text}`ch4g_of` small federations lose a certain draw. This is the smallest case:
 
 # %% tags=["remove-input"]
 table(evidence["proof3"].table)
@@ -448,7 +448,7 @@ table(evidence["proof3"].table)
 # $r'_{k,i} \leftarrow M - q_k$, $k \leftarrow k+1$.
 # ```
 #
-# Line 12 places $q_k + u_i$ where $u_i$ belongs, and $q_k$ is never updated:
+# Line 12 places $q_k + u_i$ where only $u_i$ belongs, and $q_k$ is never updated:
 
 # %% tags=["remove-input"]
 table(evidence["alg2"].table)
@@ -463,7 +463,7 @@ table(evidence["alg2"].table)
 #
 # ## What do the sentences promise?
 #
-# What they say, with one condition. The percentages are short sums:
+# They promise what is true, with one condition. The percentages in them are short sums:
 
 # %%
 # ten draws from 100 equal clients, all different
@@ -486,7 +486,9 @@ glue_values("ch4g", all_different=float(100 * ten), some_twice=float(100 * (1 - 
 glue_values("ch4g", six=float(100 * sum(digits[6:9])))
 glue_values("ch4g", heavy=heavy[0], wanted=Q(int(first_column[0]), 20))
 promised = {name: words[name] for name in ch04g.SENTENCES if words[name] != "holds"}
-expect("What they say, with one condition", promised == {"zero": "holds-if"}, **promised)
+expect(
+    "They promise what is true, with one condition", promised == {"zero": "holds-if"}, **promised
+)
 
 # %% [markdown]
 # | Sentence | Ours | Verdict |
@@ -504,23 +506,23 @@ expect("What they say, with one condition", promised == {"zero": "holds-if"}, **
 # | with identical weight variance | {glue:text}`ch4g_same_ours` | {glue:text}`ch4g_same` |
 # | Dirichlet: one class as $\alpha \to 0$, uniform as $\alpha \to \infty$ | {glue:text}`ch4g_limits_ours` | {glue:text}`ch4g_limits` |
 #
-# Zeros group together under L1 and L2. The angle with a zero is not defined; set to 0, it is as small to everybody as to other
-# zeros. A client heavier than a row must not simply become a row: of sizes 7, 1, 1, 1 with two draws the first would weigh
+# Updates of zero are grouped together under L1 and L2. Their angle with other updates is not defined; if it is set to 0, a zero update is as close to every other update as to other
+# zeros. A client heavier than a row must not simply become a row: of clients with the sizes 7, 1, 1, 1 and with two draws, the first would get the weight
 # {glue:text}`ch4g_heavy` instead of {glue:text}`ch4g_wanted`.
 #
-# Algorithm 2 lowers the *weights'* variance compared to MD, as the paper says. Compared to Algorithm 1 it may not, since a grouping can split clients
-# that sizes alone would not:
+# Algorithm 2 lowers the *weights'* variance compared to MD, as the paper says. Compared to Algorithm 1 it may not lower it, because a grouping can split clients
+# that sizes alone would not split:
 
 # %% tags=["remove-input"]
 table(evidence["further"].table)
 
 # %% [markdown]
-# What similar rows lower is the variance of the *aggregate*, part 5 of {prf:ref}`thm-ch4g-weights`.
+# Similar rows lower the variance of the *aggregate*, by part 5 of {prf:ref}`thm-ch4g-weights`.
 #
 # ## Where does it meet stratification?
 #
-# Where stratification ends: clustered sampling is its last step. FedSTaS's Theorem 1 claims that stratified draws vary at most as much as
-# plain random ones, "negligible" terms aside. Among draws by size *with replacement* the order is exact for every size. Four clients show it:
+# Clustered sampling is the last step of stratification, with as many strata as draws. FedSTaS's Theorem 1 claims that stratified draws vary at most as much as
+# plain random draws, apart from "negligible" terms. Among draws by size *with replacement* the order is exact for every size. Four clients show this:
 
 # %%
 z = (3, 1, -1, 0)  # four equal clients in strata {1, 2} and {3, 4}
@@ -557,13 +559,13 @@ assert levels[0] - levels[1] == between and levels == sorted(levels, reverse=Tru
 # {prf:ref}`thm-ch4g-weights` to it, and again within each stratum, where its equal rows play the part of MD.
 # ```
 #
-# The assertion above checks the first gap. When $m\omega_h$ is not whole, stratification rounds seats and reweighs; clustered sampling splits clients instead. What that gains on real
-# updates is in [](06_clustered_sampling.ipynb).
+# When $m\omega_h$ is not whole, stratification rounds the numbers of draws and adjusts the weights, whereas clustered sampling splits clients. {doc}`The page on clustered sampling <06_clustered_sampling>` measures what this gains on real
+# updates.
 #
 # ## What do the slides say about sampling?
 #
-# They recall two ways to sample clients, and FedOpt's plain mean. Both ways give every client the same fraction of its share.
-# [](07_fedsampling.ipynb) goes on to examples.
+# FedSampling's slides recall two ways to sample clients, and FedOpt's plain mean. Both ways give every client the same fraction of its share.
+# {doc}`The page on FedSampling <07_fedsampling>` continues with the sampling of examples.
 #
 # ```{admonition} As written: slides, "Client Sampling in Federated Learning"
 # :class: as-written
@@ -571,7 +573,7 @@ assert levels[0] - levels[1] == between and levels == sorted(levels, reverse=Tru
 # \frac1{|S|}\sum_{i\in S}\Delta_i^t$.
 # ```
 #
-# Three clients with 1, 3 and 2 examples, two participants, all cohorts:
+# We list all cohorts of two participants from three clients with 1, 3 and 2 examples:
 
 
 # %%
@@ -603,12 +605,14 @@ fraction |= {a / b for a, b in zip(expected(again, [Q(1, 3)] * 3), share, strict
 expect("the same fraction of its share", fraction == {Q(2, 3)}, fractions=fraction)
 slide_verdicts = [words[name] for name in ch04g.SLIDES]
 expect(
-    "All of it holds, on conditions", set(slide_verdicts) == {"holds-if"}, verdicts=slide_verdicts
+    "All the statements hold, on conditions",
+    set(slide_verdicts) == {"holds-if"},
+    verdicts=slide_verdicts,
 )
 
 # %% [markdown]
-# The fraction is $|S|/M$. On updates that is a smaller step in the right direction; on models it
-# shrinks the model. All of it holds, on conditions:
+# The fraction is $|S|/M$. On updates this means a smaller step in the right direction, but on models it
+# shrinks the model. All the statements hold, on conditions:
 #
 # | Slides | Verdict | Condition |
 # | :-- | :-- | :-- |
@@ -650,7 +654,7 @@ expect(
 # :label: sol-ch4g-variance
 # :class: dropdown
 # ````
-# Independent draws; the variance of each is $r(1-r)$, and each weighs $1/m$. If two schemes get the same number from yours, you used $p$ and not
+# The draws are independent, the variance of each is $r(1-r)$, and each has the weight $1/m$. If your function returns the same number for two different schemes, you used $p$ and not
 # the rows.
 
 
@@ -679,8 +683,8 @@ print(check.answer("clusters/variance", variance))
 # :label: sol-ch4g-line
 # :class: dropdown
 # ````
-# What client $i$ has in row $k$ is the overlap of two intervals. No quotients are needed. Rows that do not sum to $n$ reveal the printed line 13,
-# which hands out cumulated remainders.
+# Client $i$'s amount in row $k$ is the overlap of two intervals, so no quotients are needed. If your rows do not sum to $n$, you used the printed line 13,
+# which places cumulated remainders.
 
 
 # %%
@@ -714,7 +718,7 @@ print(check.answer("clusters/line", line))
 # :label: sol-ch4g-nothing
 # :class: dropdown
 # ````
-# Both rows need the mean gradient 1/2. Rows that part the ones from the zeros are refused: they gain, because their mean gradients differ.
+# Both rows need the mean gradient 1/2. Rows that separate the ones from the zeros are refused, because their mean gradients differ and so they do gain.
 
 # %%
 print(check.answer("clusters/no-gain", [["1/2", "1/2", 0, 0], [0, 0, "1/2", "1/2"]]))
