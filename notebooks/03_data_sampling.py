@@ -120,7 +120,7 @@ expect(
 # ```{admonition} As written: journal, Algorithm 1
 # :class: as-written
 # "a sample of $\lfloor n^*/m \rfloor$ observations from $\mathcal{D}_k$ taken with sampling probabilities
-# $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$". And Section 4.1: if each example is chosen with
+# $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$". And Sec. 4.1: if each example is chosen with
 # probability $n^*/n$, the sample has the size $n^*$ that is asked for.
 # ```
 #
