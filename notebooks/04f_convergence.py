@@ -345,10 +345,10 @@ table(ch04f.tabulate_slopes(slopes))
 # %% [markdown]
 # ```{glue:figure} ch4f_figure_rate
 # :name: fig-ch4f-rate
-# :alt: Two panels of the excess objective against the round on logarithmic axes. Above, with decreasing steps, the curve of the draws as written becomes level at a dotted line, while corrected and uniform draws fall along a straight line under a grey line of the theorem. Below, with three constant steps, the exact curves fall and become level, lower for smaller steps, each under its dotted bound.
+# :alt: Two panels of the excess objective against the round on logarithmic axes. Above, with decreasing steps, the curve of the draws as written becomes level at a dotted line, while corrected and uniform draws fall along a straight line under a grey line of the theorem. Below, with three constant steps, the exact curves fall and become level, lower for smaller steps, each under a dotted bound.
 #
-# Above: the mean over runs. The biased draws level off at their fixed point (dotted). Below: the exact error of uniform draws (solid) and the theorem's bound
-# (dotted). The floor is proportional to the step.
+# Above: the mean over runs. The biased draws level off at their fixed point (dotted). Below: the exact error of uniform draws and the theorem's bounds
+# (dotted), for three constant steps. The floor is proportional to the step.
 # ```
 #
 # ```{provenance} Figure
@@ -503,7 +503,7 @@ expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, 
 # :name: fig-ch4f-clustered
 # :alt: Above, horizontal bars of the long-run excess objective for four designs, a full bar for one local step and a pale one for five; MD has the longest bars. Below, the expected squared gradient over eight rounds for MD and for clustered sampling with flat tails; clustered sampling is above MD in every round.
 #
-# Above: the floor, for one local step (upper bar) and five of a fifth of the size (lower bar). Below: four clients whose common part is
+# Above: the floor, for one local step, and for five of a fifth of the size. Below: four clients whose common part is
 # linear outside $[-1, 1]$. Both exact.
 # ```
 #

@@ -64,7 +64,7 @@ def draw_rates(
             the largest.
         bounds: their bounds, as `constant`.
     """
-    figure, (above, below) = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.4), sharex=True)
+    figure, (above, below) = plt.subplots(2, 1, figsize=(plots.WIDTH, 4.9), sharex=True)
     rounds = np.arange(1, len(uniform))
     means = {name: path.mean(axis=1) for name, path in runs.items()} | {"uniform": uniform}
     lines = pd.DataFrame(means | {"theorem": theorem}).loc[rounds]
@@ -73,15 +73,18 @@ def draw_rates(
     styles = STYLES | {"theorem": Style(plots.GREY)}
     plots.curves(above, lines, styles, width=1.8, ylim=(bottom, None), **axis)
     above.axhline(bias, color=plots.WRITTEN, lw=1, ls=":")
+    plots.annotate(above, 1, bias, "fixed point as written", plots.WRITTEN, 3, -7)
     above.set_title("decreasing steps", loc="left")
     names = ("largest step", "a quarter", "a sixteenth")
-    colours = ("black", "#5D4A8C", plots.PINK)
-    styles = {name: Style(colour) for name, colour in zip(names, colours, strict=True)}
+    colour, dashes = STYLES["uniform"].colour, ("-", "--", "-.")  # all three are uniform draws
+    styles = {name: Style(colour, dash) for name, dash in zip(names, dashes, strict=True)}
     lines = pd.DataFrame(dict(zip(names, constant.values(), strict=True))).loc[rounds]
     plots.curves(below, lines, styles, width=1.8, **axis)
-    for step, colour in zip(constant, colours, strict=True):
-        below.plot(rounds, bounds[step][1:], color=colour, lw=1, ls=":")
-    below.set_title("constant steps", loc="left")
+    for step in constant:
+        below.plot(rounds, bounds[step][1:], color=plots.GREY, lw=1, ls=":")
+    end = max(bounds[step][-1] for step in constant)
+    plots.annotate(below, rounds[-1], end, "theorem's bounds", plots.GREY)
+    below.set_title("constant steps, uniform draws", loc="left")
     below.set_xlabel("round T")
     below.set_xticks([10**k for k in range(int(np.log10(rounds[-1])) + 1)])
     below.minorticks_off()
@@ -126,13 +129,16 @@ def draw_clustered(floors: dict[str, tuple[float, float]], tails: dict[str, list
         floors: by design, the excess objective with one and with five local steps.
         tails: by design, the expected squared gradient in each round.
     """
-    figure, (above, below) = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.2), height_ratios=(1.1, 1))
+    figure, (above, below) = plt.subplots(2, 1, figsize=(plots.WIDTH, 4.8), height_ratios=(1.1, 1))
     colours = (plots.PINK, AMBER, CLUSTERED, CLUSTERED)
     for row, ((one_step, five_steps), colour) in enumerate(
         zip(floors.values(), colours, strict=True)
     ):
         above.barh(row - 0.19, 1e4 * one_step, 0.36, color=colour)
         above.barh(row + 0.19, 1e4 * five_steps, 0.36, color=colour, alpha=0.5)
+        if not row:  # the bars of the first design are named
+            plots.annotate(above, 0, -0.19, "one local step", "black", 4, fontsize=8)
+            plots.annotate(above, 0, 0.19, "five local steps", "black", 4, fontsize=8)
     above.set_yticks(range(len(floors)), [name.replace(" ", "\n", 1) for name in floors])
     above.invert_yaxis()
     above.set(xlabel="long-run excess objective ($10^{-4}$)")
