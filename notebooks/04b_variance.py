@@ -607,7 +607,7 @@ expect("It needs a rule for whole numbers", integer_allocation.verdict == "fails
 # %% [markdown]
 # Of {glue:text}`ch4b_cases:,` cases, eq. 3.5 gives whole numbers in {glue:text}`ch4b_whole`. Rounded, it leaves a stratum without a draw in
 # {glue:text}`ch4b_nobody` cases, and it asks a stratum for more clients than it has in {glue:text}`ch4b_too_many`. Where it does neither, it still misses the optimum in
-# {glue:text}`ch4b_worse`.
+# {glue:text}`ch4b_worse` cases.
 #
 # The package allocates the draws one by one, by the priorities $N_hS_h/\sqrt{k(k+1)}$ of Wright (2012); {doc}`the page on strata <02_stratification>` builds this
 # rule. It always finds the least variance. On the federation above, with {glue:text}`ch4b_m` draws, whole numbers take back more than Neyman allocation had

@@ -214,7 +214,7 @@ expect("No bell of this width finds 6000", mean + 7 * sd < 6000, mean=mean, sd=s
 #
 # The {glue:text}`ch4c_draws` simulated rounds
 # lie within {glue:text}`ch4c_away:.1f` standard errors of these numbers. Fakes on $0, \dots, M-1$ would lower the mean by
-# {glue:text}`ch4c_supports_bias:.1f`, and fakes on $1, \dots, M$ would raise it by as much. {doc}`The page on data sampling <03_data_sampling>` draws the distribution. Change its settings yourself:
+# {glue:text}`ch4c_supports_bias:.1f`, and fakes on $1, \dots, M$ would raise it by as much. {doc}`The page on data sampling <03_data_sampling>` draws the distribution, and here you can change its settings:
 #
 # ```{explorer} estimate
 # ```

@@ -176,7 +176,7 @@ table(decided["lemma4"].table)
 
 # %% [markdown]
 # Algorithm 1 asks for $\lfloor n^*/m \rfloor$ examples "with sampling probabilities" $n^*/\tilde n$, and this allows several designs. The table above has
-# seven, each computed from all its samples. The formula itself is no covariance, because its determinant is
+# seven, each computed from all its samples. The formula itself is no covariance, because its determinant is negative:
 # {glue:text}`ch4d_example_determinant`. We compare it with all seven designs, over all settings
 # with $n_k \le 6$ and $n \le 16$:
 
@@ -366,7 +366,7 @@ expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 #
 # ## Coins or a fixed number?
 #
-# A fixed number is less noisy for real clients. FedSampling and the code of December 2024 throw a coin for each example. At the same expected size the difference to SRS is
+# A fixed number is less noisy for real clients. FedSampling and the code of December 2024 keep each example with the same probability, by a coin of its own, so that the number of kept examples varies. At the same expected size the difference to SRS is
 #
 # ```{math}
 # :label: eq-ch4d-indefinite

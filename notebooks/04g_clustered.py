@@ -435,8 +435,8 @@ table(evidence["alg1"].table)
 # {glue:text}`ch4g_random_2:.1f` %, and with all three in {glue:text}`ch4g_random_3:.0f` %.
 #
 # The proof of Theorem 3 describes yet another allocation: first $\lfloor mp_i\rfloor$ rows for client $i$ alone, then the remainders. This allocation is valid, too, and
-# it loses no certain draw. In Fig. 3 a cut may fall into a row that one client should fill alone, so
-# {glue:text}`ch4g_lost` of the {glue:text}`ch4g_of` small federations lose a certain draw. This is the smallest case:
+# no client loses a row of its own, in which it is certain to be drawn. In Fig. 3 a cut may fall into such a row, so in
+# {glue:text}`ch4g_lost` of the {glue:text}`ch4g_of` small federations a client loses a certain draw. This is the smallest case:
 
 # %% tags=["remove-input"]
 table(evidence["proof3"].table)

@@ -54,7 +54,7 @@ SWEEP_DESCRIPTIONS = {
     "ablation": "parts of the corrected method, the same",
     "server-rates": "one seed, to choose rates of servers and FedProx's mu",
     "servers": "FedProx and adaptive servers as chosen, MNIST 0.01 disjoint",
-    "least-variance": "strata of least variance (chapter 9); here for its batches",
+    "least-variance": "least-variance strata; here for the size of their batches",
     "optimal-data": "FedSTaS with examples allocated optimally, MNIST 0.01, both partitions",
     "cifar100-equal-rates": "one seed, to choose rates on CIFAR-100 0.1, equal sizes",
     "cifar100-equal": "CIFAR-100 0.1, equal sizes, at these rates",
