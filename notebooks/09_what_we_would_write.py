@@ -731,6 +731,7 @@ check.answer("corrected/worse-than-md", ([9, 9, 1, 1], [1, -1, 0, 0], [0, 0, 1, 
 # clients; {cite:t}`slessor2025fedstas` and {cite:t}`gao2025fedsts` are the papers that this page answers.
 #
 # (wwi-checks)=
+# The last two cells of this page compare its code with the package, and hold its parameters and imports.
 
 # %% tags=["hide-input"] mystnb={"code_prompt_show": "Show the checks: the code above against the package", "code_prompt_hide": "Hide the checks"}
 rng = stream(s.seed, "chapter 9, the cut")

@@ -9,6 +9,7 @@ is left out and named by `describe_missing`.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -884,10 +885,13 @@ def draw_participants(
     groups = {name: group for name, group in by_federation.items() if len(group) > 1}
     if not groups:
         return plots.not_recorded("Not recorded yet: `fedstas arena --setting mnist-m5` begins.")
-    options = {"figsize": (plots.WIDE, 2.7), "squeeze": False}
-    figure, axes = plt.subplots(1, 2 * len(groups), sharex=True, sharey=True, **options)
-    rows = axes.reshape(len(groups), 2)  # a federation has two panels side by side
-    for row, (name, group) in zip(rows, groups.items(), strict=True):
+    lines = math.ceil(len(groups) / 2)  # of two federations each, with two panels each
+    options = {"figsize": (plots.WIDE, 0.6 + 2.0 * lines), "squeeze": False}
+    figure, axes = plt.subplots(lines, 4, sharex=True, sharey=True, **options)
+    rows = axes.reshape(2 * lines, 2)
+    for ax in rows[len(groups) :].flat:
+        ax.axis("off")
+    for row, (name, group) in zip(rows, groups.items(), strict=False):
         title = next((p.title for p in results if p.name == name), name).replace(", ", "\n")
         for ax, metric, budget in zip(row, BUDGETS, ("smaller", "larger"), strict=True):
             _draw_participants_panel(ax, group, arms, metric)

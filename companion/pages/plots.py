@@ -241,7 +241,7 @@ def panels(
     )
     axes = grid.ravel()
     for ax, (title, part) in zip(axes, parts.items(), strict=False):
-        ax.set_title(title, loc=align)
+        ax.set_title(title, loc=align, fontsize=8 if columns > 2 else None)
         draw(ax, part, *args, **options)
     for ax in axes[len(parts) :]:
         ax.axis("off")
