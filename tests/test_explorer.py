@@ -1,6 +1,5 @@
 """The instruments: their data are the package's, and in a browser their scripts compute the same."""
 
-import importlib.util
 import json
 import math
 import re
@@ -9,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import needs_browser, start
+from demo_page import load_extension, write_page
 
-from companion.pages import draw_probabilities, explorer
+from companion.pages import draw_probabilities, explorer, moving_pictures
 from fedstas import allocation, compression, privacy, theory
 
 ROOT = Path(__file__).parents[1]
@@ -25,12 +25,7 @@ def data() -> dict:
 @pytest.fixture(scope="module")
 def extension():
     """Import the Sphinx extension of the book's instruments."""
-    spec = importlib.util.spec_from_file_location(
-        "fedstas_explorer", ROOT / "book" / "_ext" / "fedstas_explorer.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_extension()
 
 
 # For the tests' scripts: move(part, label, value) moves a slider as a reader would and returns its new label;
@@ -73,25 +68,10 @@ def browse(tmp_path, extension, data, chromium):
 
 def render_page(chromium, tmp_path, extension, data, drive, theme, width, scripts) -> str:
     """Return the HTML of a page of all instruments, in a theme and width, after its scripts and `drive` ran."""
-    style = (ROOT / "book" / "_static" / "book.css").read_text(encoding="utf-8")
-    colours = {"light": ("#fff", "#222832", "#c9c9c9"), "dark": ("#14181e", "#ced6dd", "#48566b")}
-    ground, ink, border = colours[theme]
-    parts = "".join(
-        f'<figure id="fig-explorer-{part}"><img alt=""></figure>{extension.container(part)}'
-        for part in extension.PARTS
-    )
-    script = extension.CHECKED + extension.script(data) if scripts else ""
-    page = tmp_path / "page.html"
-    page.write_text(
-        f'<!doctype html><html data-theme="{theme}"><meta charset="utf-8"><style>{style}'
-        f":root {{--pst-color-text-base: {ink}; --pst-color-border: {border}}}"
-        f"body {{background: {ground}; color: {ink}; margin: 0 12px; font-family: sans-serif}}"
-        f'</style><body><div id="main" style="max-width: {width - 24}px">{parts}{script}</div>'
-        f"<script>{MOVE_AND_REPORT}{drive}</script></body></html>",
-        encoding="utf-8",
-    )
+    end = f"<script>{MOVE_AND_REPORT}{drive}</script>"
+    url = write_page(tmp_path, extension.PARTS, data, theme, width, scripts, end)
     with chromium.page(width) as tab:
-        tab.open(page.as_uri())
+        tab.open(url)
         document = tab.evaluate("document.documentElement.outerHTML")
         assert tab.errors() == []
     return document
@@ -243,6 +223,21 @@ def assert_close(answer, expected, name: str) -> None:
 
 # By function of the scripts: the package's function, and inputs that are not among the page's test inputs.
 FUNCTIONS_AND_INPUTS = {
+    "grouping": (
+        moving_pictures.compute_grouping,
+        [
+            {"labels": [0, 0, 1, 1, 2, 2, 3, 3, 3], "m": 4},
+            {"labels": [1, 0, 0, 0, 0, 1, 1, 1, 0], "m": 2},
+        ],
+    ),
+    "trained": (
+        moving_pictures.train_all,
+        [
+            {"heterogeneity": 0.9, "m": 6, "rounds": 3},
+            {"heterogeneity": 0.3, "m": 2, "rounds": 8},
+            {"heterogeneity": 1.0, "m": 7, "rounds": 1},
+        ],
+    ),
     "seats": (
         explorer.compare_allocations,
         [
@@ -333,7 +328,7 @@ def test_sliders_change_text_and_figures(browse):
       // what a reader without a mouse or without eyes is given
       const inputs = [...document.querySelectorAll(".explorer input")];
       report("reach", inputs.map((i) => [i.tabIndex, i.labels.length, !!i.getAttribute("aria-valuetext")]));
-      report("drawn", [...document.querySelectorAll(".explorer svg")].map((s) => s.getAttribute("aria-label").length));
+      report("drawn", [...document.querySelectorAll(".explorer-plot svg")].map((s) => s.getAttribute("aria-label").length));
     """
     document = browse(drive)
     # Seats of four strata by rounding: first with the default spreads, then with 0.2 as the fourth.
@@ -365,9 +360,19 @@ def test_sliders_change_text_and_figures(browse):
     assert "99 fresh reports of ε = 3 cost ε = 297." in reported_value(document, "all")
     # Every slider is reached by the keyboard, and has one label and its value in words.
     assert all(reach == [0, 1, True] for reach in reported_value(document, "reach"))
-    # Sliders by part, in the order of `explorer.FIGURES`; two of allocation's are for all strata, two for each of eight.
-    sliders = 1 + 2 + (2 + 2 * 8) + 1 + 2 + 4 + 4
-    assert len(reported_value(document, "reach")) == sliders
+    # Sliders by part; two of allocation's are for all strata, two for each of eight.
+    sliders = {
+        "train": 2,
+        "drag": 0,
+        "squeeze": 1,
+        "strata": 2,
+        "allocation": 2 + 2 * 8,
+        "bias": 1,
+        "coin": 2,
+    }
+    sliders |= {"estimate": 4, "privacy": 4}
+    assert sliders.keys() == {*explorer.FIGURES}
+    assert len(reported_value(document, "reach")) == sum(sliders.values())
     assert min(reported_value(document, "drawn")) > 40  # characters of a drawing's description
 
 
@@ -436,9 +441,8 @@ def test_a_button_draws_and_changes_the_text(browse, data):
         == draw_probabilities.PARTICIPANTS
     )
     assert reported_value(document, "cleared") == 0 and reported_value(document, "least") == "8"
-    assert reported_value(document, "tab") == [0] * 7 and reported_value(
-        document, "clients"
-    ) == len(data["strata"]["points"])
+    assert {*reported_value(document, "tab")} == {0}
+    assert reported_value(document, "clients") == len(data["strata"]["points"])
 
 
 @needs_browser

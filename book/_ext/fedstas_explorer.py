@@ -5,13 +5,26 @@ Data, style and scripts of the instruments of a page are put into that page, so 
 """
 
 import json
+import re
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 SCRIPTS = Path(__file__).parent / "instruments"
-PARTS = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
+PAGE = "explorer"  # has a figure with a caption before each instrument; on other pages the directive adds the picture
+WITHOUT_SCRIPT = "<noscript><p>With JavaScript this is an interactive demo; without it, this is one still picture of it.</p></noscript>"
+PARTS = (
+    "train",
+    "drag",
+    "squeeze",
+    "strata",
+    "allocation",
+    "bias",
+    "coin",
+    "estimate",
+    "privacy",
+)
 CHECKED = '<p class="explorer-checked"></p>'
 
 
@@ -22,6 +35,11 @@ class instrument(nodes.raw):
 def container(part: str) -> str:
     """Return the HTML element that the script fills with an instrument, hidden until then."""
     return f'<div class="explorer" data-part="{part}" hidden></div>'
+
+
+def alternative_text(page: str, part: str) -> str:
+    """Return the alternative text of an instrument's figure, as the page of all instruments has it."""
+    return re.search(rf":name: fig-explorer-{part}\n:alt: (.*)", page)[1]
 
 
 def script(data: dict, parts=PARTS) -> str:
@@ -61,7 +79,14 @@ class Explorer(SphinxDirective):
             self.env.note_dependency(str(path))
         if not grids.is_file():
             raise self.error("the explorer was not computed by the pipeline (make book)")
-        return [instrument("", container(part), format="html", part=part)]
+        picture = [nodes.raw("", WITHOUT_SCRIPT, format="html")]
+        if self.env.docname != PAGE:
+            page = Path(self.env.srcdir) / f"{PAGE}.md"
+            self.env.note_dependency(str(page))
+            alt = alternative_text(page.read_text(encoding="utf-8"), part)
+            uri, classes = f"/chapters/explorer-{part}.png", ["explorer-still", part]
+            picture.insert(0, nodes.image("", uri=uri, alt=alt, classes=classes))
+        return [*picture, instrument("", container(part), format="html", part=part)]
 
 
 def append_scripts(app, doctree, docname):

@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from companion.pages import draw_probabilities, plots
+from companion.pages import draw_probabilities, moving_pictures, plots
 from companion.runs.atomic import write
 from fedstas import allocation, compression, privacy, stratification, theory
 from fedstas.errors import InputError
@@ -41,7 +41,17 @@ VALUES = (-1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # six clients' updates in one directi
 NORMS = tuple(map(abs, VALUES))
 COHORT_SIZE = 2  # of these clients
 TEXT_BOX = {"fc": "white", "ec": "none", "pad": 1.5}  # behind words on a map
-FIGURES = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
+MOVING_PICTURES = ("train", "drag")  # of the module of this name
+FIGURES = (
+    *MOVING_PICTURES,
+    "squeeze",
+    "strata",
+    "allocation",
+    "bias",
+    "coin",
+    "estimate",
+    "privacy",
+)
 MAX_BYTES = 500_000  # bytes of the page's data
 
 
@@ -242,13 +252,21 @@ def make_test_cases() -> dict:
             )
         },
     }
+    return {part: _answer(by_name) for part, by_name in functions.items()}
+
+
+def _answer(by_name: dict) -> dict:
+    """Return, by the name of the script's function, inputs with the answers of our function, from pairs of both."""
     return {
-        part: {
-            name: [{"given": args, "answer": function(*args)} for args in inputs]
-            for name, (function, inputs) in by_name.items()
-        }
-        for part, by_name in functions.items()
+        name: [{"given": args, "answer": function(*args)} for args in inputs]
+        for name, (function, inputs) in by_name.items()
     }
+
+
+def make_moving_picture(name: str) -> dict:
+    """Return the data of a moving picture, with test cases of its script."""
+    cases = getattr(moving_pictures, f"{name}_test_cases")()
+    return {**getattr(moving_pictures, f"{name}_data")(), "cases": _answer(cases)}
 
 
 def compose_epsilon(epsilon: float, cap: int, reports: int, delta: float) -> float:
@@ -290,12 +308,15 @@ def make_data() -> dict:
         },
     }
     test_cases = make_test_cases()
-    return {name: {**part, "cases": test_cases[name]} for name, part in parts.items()}
+    pictures = {name: make_moving_picture(name) for name in MOVING_PICTURES}
+    return pictures | {name: {**part, "cases": test_cases[name]} for name, part in parts.items()}
 
 
 def draw_figure(name: str):
     """Draw the figure that a page shows in the place of an instrument where no script runs."""
     plots.set_style()
+    if name in MOVING_PICTURES:
+        return getattr(moving_pictures, f"draw_{name}")()
     return globals()[f"_draw_{name}"]()
 
 

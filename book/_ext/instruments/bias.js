@@ -1,7 +1,7 @@
 /* Bias does not average out: rounds of one stratum, drawn by norm, as written and corrected. */
 fedstasExplorer.add("bias", (tools, data) => {
   "use strict";
-  const { sum, generator, number, slider, buttons, plane, key, frame } = tools;
+  const { sum, generator, pick, number, slider, buttons, plane, key, frame } = tools;
 
   /* m distinct clients one after another, by `norms`; `visit(sample, chance)` is told every outcome. */
   function outcomes(norms, m, visit, sample = [], chance = 1) {
@@ -25,11 +25,6 @@ fedstasExplorer.add("bias", (tools, data) => {
       target, written: mean, written_sd: Math.sqrt(Math.max(0, square - mean * mean)),
       corrected: target, corrected_sd: Math.sqrt(Math.max(0, second - target * target) / m),
     };
-  }
-
-  function pick(list, norms, random) {
-    let u = random() * sum(list.map((k) => norms[k]));
-    return list.find((k) => (u -= norms[k]) < 0) ?? list[list.length - 1];
   }
 
   /* One round of each: two numbers. */

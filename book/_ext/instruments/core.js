@@ -51,6 +51,75 @@ window.fedstasExplorer = (function () {
     };
   }
 
+  /* What each pair of clients adds to the variance of a round if they share a group (theory.least_variance.pair_weights):
+     q_k q_l |a_k - a_l|^2, for draws in proportion to the masses q. */
+  function pairWeights(q, points) {
+    return q.map((mine, k) => q.map((theirs, l) => mine * theirs * sum(points[k].map((v, i) => (v - points[l][i]) ** 2))));
+  }
+
+  /* The sum over the pairs that share a group: the variance of one draw from each. */
+  const within = (d, labels) => sum(d.flatMap((row, k) => row.filter((_, l) => l < k && labels[l] === labels[k])));
+
+  /* What client k costs in each of m groups. */
+  function costs(d, labels, m, k) {
+    const found = new Array(m).fill(0);
+    labels.forEach((h, l) => { if (h >= 0 && l !== k) found[h] += d[k][l]; });
+    return found;
+  }
+
+  /* The groups of least variance, as the package searches them: each client goes where it costs least, then single
+     clients move and pairs change places while that helps. The best of several orders is kept. */
+  function leastVariance(d, m, orders) {
+    const all = within(d, d.map(() => 0)), unit = 2 ** -36 * (all || 1);
+    const least = (list) => list.indexOf(Math.min(...list));
+    const rounded = (labels, k) => costs(d, labels, m, k).map((v) => Math.round(v / unit));
+
+    function place(labels, order) {
+      order.forEach((k) => { if (labels[k] < 0) labels[k] = least(rounded(labels, k)); });
+      for (let at = 0, calm = 0; calm < order.length; at = (at + 1) % order.length) {
+        const k = order[at], now = rounded(labels, k), best = least(now);
+        calm += 1;
+        if (now[best] <= now[labels[k]] - 8) { labels[k] = best; calm = 0; }
+      }
+    }
+
+    function swap(labels) {
+      const change = bestSwap(d, labels, m);
+      if (!change || change.gain < 8 * unit) return false;
+      [labels[change.k], labels[change.l]] = [labels[change.l], labels[change.k]];
+      return true;
+    }
+
+    let best = null, lowest = Infinity;
+    orders.forEach((order) => {
+      const labels = d.map(() => -1);
+      place(labels, order);
+      while (swap(labels)) place(labels, order);
+      const cost = within(d, labels);
+      if (cost < lowest - unit) { best = labels; lowest = cost; }
+    });
+    const first = [...new Set(best)];
+    return best.map((h) => first.indexOf(h));
+  }
+
+  /* The two clients of different groups whose exchange lowers the sum most, and by how much. */
+  function bestSwap(d, labels, m) {
+    const cost = d.map((_, k) => costs(d, labels, m, k));
+    let best = null;
+    d.forEach((row, k) => row.forEach((pair, l) => {
+      if (l <= k || labels[l] === labels[k]) return;
+      const gain = cost[k][labels[k]] - cost[k][labels[l]] + cost[l][labels[l]] - cost[l][labels[k]] + 2 * pair;
+      if (!best || gain > best.gain) best = { k, l, gain };
+    }));
+    return best;
+  }
+
+  /* One of `list`, with chances in proportion to `masses`. */
+  function pick(list, masses, random) {
+    let u = random() * sum(list.map((k) => masses[k]));
+    return list.find((k) => (u -= masses[k]) < 0) ?? list[list.length - 1];
+  }
+
   /* Equal numbers, lists and tables of them; `tell` names the first difference. */
   function close(a, b) {
     if (a === null || b === null || a === undefined || b === undefined) return a === b;
@@ -103,7 +172,7 @@ window.fedstasExplorer = (function () {
 
   /* A plane of the width that is there, with axes; text is never scaled down. */
   function plane(parent, label, x, y, options) {
-    const width = Math.max(260, parent.clientWidth), height = 250;
+    const width = Math.max(options.least || 260, parent.clientWidth), height = options.height || 250;
     const left = options.left || 46, bottom = options.bare ? 10 : 40, right = 12, top = options.bare ? 10 : 22;
     const parts = [];
     const px = (v) => left + ((v - x[0]) / (x[1] - x[0])) * (width - left - right);
@@ -151,7 +220,57 @@ window.fedstasExplorer = (function () {
   /* Buttons in a row; `acts` are a label and what a press does, each. */
   function buttons(parent, acts) {
     const row = make("div", { class: "explorer-buttons" }, parent);
-    acts.forEach(([label, act]) => make("button", { type: "button" }, row, label).addEventListener("click", act));
+    return acts.map(([label, act]) => {
+      const button = make("button", { type: "button" }, row, label);
+      button.addEventListener("click", act);
+      return button;
+    });
+  }
+
+  /* Buttons that play a picture: one step, play or pause, and back to the start. While it plays, `told` is not read
+     aloud. For a reader who asked for reduced motion, the second button takes `jump` steps at once instead.
+     `step(count)` takes steps and draws, and returns false where there is no further one. */
+  function player(parent, told, { one, many, jump, every, batch, step, restart }) {
+    const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    let timer = null;
+    const advance = (count) => { if (step(count) === false) pause(); };
+
+    function pause() {
+      clearInterval(timer);
+      timer = null;
+      told.setAttribute("aria-live", "polite");
+      if (!still) play.textContent = "Play";
+    }
+
+    function toggle() {
+      if (still) { step(jump); return; }
+      if (timer) { pause(); step(0); return; } // drawn again, so that its words are read
+      told.setAttribute("aria-live", "off");
+      play.textContent = "Pause";
+      timer = setInterval(() => { if (!document.hidden) advance(batch); }, every);
+    }
+
+    const again = () => { pause(); restart(); };
+    const [, play] = buttons(parent, [[one, () => { pause(); step(1); }], [still ? many : "Play", toggle], ["Start again", again]]);
+    return { pause };
+  }
+
+  /* A polygon cut by the half-plane where f >= 0; f is linear. */
+  function clip(polygon, f) {
+    return polygon.flatMap((p, i) => {
+      const next = polygon[(i + 1) % polygon.length], a = f(p), b = f(next), found = a >= 0 ? [p] : [];
+      if (a >= 0 !== b >= 0) found.push(p.map((v, j) => v + (a / (a - b)) * (next[j] - v)));
+      return found;
+    });
+  }
+
+  /* Marks of different shape and about the same area, as the path of an SVG: disc, square, triangle, diamond. */
+  function mark(shape, x, y, r) {
+    const at = (list) => "M" + list.map(([dx, dy]) => `${(x + dx * r).toFixed(1)} ${(y + dy * r).toFixed(1)}`).join("L") + "Z";
+    if (shape === 1) return at([[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]]);
+    if (shape === 2) return at([[0, -1.2], [1.15, 0.85], [-1.15, 0.85]]);
+    if (shape === 3) return at([[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]]);
+    return `M${(x - r).toFixed(1)} ${y.toFixed(1)}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
   }
 
   function frame(root) {
@@ -181,6 +300,7 @@ window.fedstasExplorer = (function () {
         });
         window.addEventListener("beforeprint", update);
         if (figure) figure.hidden = true;
+        root.parentElement.querySelectorAll(`.explorer-still.${name}`).forEach((node) => { node.hidden = true; });
       } catch (error) { // the static figure stays
         root.hidden = true;
         console.error("explorer " + name + ": " + error.message);
@@ -198,6 +318,9 @@ window.fedstasExplorer = (function () {
     });
   }
 
-  const tools = { sum, largestRemainder, optimal, truth, generator, make, number, slider, buttons, plane, key, frame };
+  const tools = {
+    sum, largestRemainder, optimal, truth, generator, pairWeights, within, costs, leastVariance, bestSwap, pick,
+    make, number, slider, buttons, player, plane, clip, mark, key, frame,
+  };
   return Object.assign(api, { add, start, differences, generator });
 })();
