@@ -137,7 +137,17 @@ def task_provenance():
 
 def task_explorer():
     """Compute the instruments' data and draw their static figures."""
-    parts = ("train", "drag", "squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
+    parts = (
+        "train",
+        "drag",
+        "squeeze",
+        "strata",
+        "allocation",
+        "bias",
+        "coin",
+        "estimate",
+        "privacy",
+    )
     targets = ("explorer.json", *(f"explorer-{part}.png" for part in parts))
     return {
         "file_dep": [LOCK, *code("companion/pages/explorer.py")],
