@@ -381,7 +381,7 @@ exact = [float(x) for x in pi]
 np.testing.assert_allclose(theory.successive_inclusion(norms, 2), exact)
 
 # %%
-# the same lengths and angles in N coordinates, as in chapter 1
+# the same lengths and angles in N coordinates, as on the page on what a round estimates
 coordinates = np.linalg.qr(updates.T)[1].T
 
 
