@@ -1,5 +1,6 @@
 """The second comparison of designs: its file, tuning on a validation split, and its outcomes."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import yaml
 
 from companion.pages import saved_bytes
-from companion.runs import comparison
+from companion.runs import closed_form_heads, comparison
 from fedstas.errors import InputError
 
 SMALL = """
@@ -226,7 +227,10 @@ def test_the_page_draws_and_tabulates_every_arm_and_names_what_it_asks_for(recor
     setting, runs, _ = recorded
     settings = {setting.name: setting}
     table = comparison.outcomes(setting, runs)
-    rows = saved_bytes.tabulate(table, settings).set_index("design")
+    rows = saved_bytes.tabulate(table, settings)
+    anchors = [re.search(r'id="([^"]+)"', design)[1] for design in rows["design"]]
+    assert anchors[0].startswith("saved-tiny-") and len(set(anchors)) == len(rows)
+    rows = rows.set_index(rows["design"].str.replace(r"<.*>", "", regex=True))
     assert (
         rows.loc["MD sampling", "p of bytes (Holm)"]
         == "–"
@@ -267,6 +271,8 @@ def check_with(outcomes, chosen, **values):
         ("nothing", "shakespeare", "clustered-similarity", "average", {"large": 10.0}),
         ("silent", "newsgroups-silent-0.3", "least-variance", "average", {"large": 30.0}),
         ("silent rates", "newsgroups-silent-0.3", "clustered-similarity", "average", {"lr": 9.0}),
+        ("a third", "fashion-mnist", "least-variance", "average", {"ratio": 1.5}),
+        ("few silent", "newsgroups-silent-0.1", "least-variance", "average", {"ratio": 1.3}),
         ("headroom", "cifar10-features-1000", "all clients", "average", {"rounds": 90.0}),
     ],
 )
@@ -276,3 +282,21 @@ def test_each_sentence_is_checked(key, setting, arm, model, values, outcomes):
     assert chosen.any()
     assert check_with(outcomes, chosen)[key]
     assert not check_with(outcomes, chosen, **values)[key]
+
+
+@pytest.mark.parametrize(
+    ("key", "head", "change"),
+    [
+        ("closed form", "ridge", {"large": -2.0}),
+        ("closed form", "class means", {"large": -5.0}),
+        ("within", "ridge", {"within": -2.0}),
+        ("cheap", "class means", {"megabytes": 100.0}),
+        ("ridge by author", "ridge", {"large": 2.0}),
+    ],
+)
+def test_each_sentence_on_heads_in_closed_form_is_checked(key, head, change, outcomes):
+    heads = closed_form_heads.compute_outcomes(closed_form_heads.load(), outcomes, "md")
+    assert saved_bytes.check_closed_form(heads, outcomes)[key]
+    for column, added in change.items():
+        heads.loc[heads["head"] == head, column] += added
+    assert not saved_bytes.check_closed_form(heads, outcomes)[key]

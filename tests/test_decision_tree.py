@@ -5,7 +5,7 @@ import json
 import matplotlib
 import pytest
 
-from companion.pages import decision_tree, parameters, plots, saved_bytes
+from companion.pages import decision_tree, landing_page, parameters, plots, saved_bytes
 from companion.runs import comparison
 
 matplotlib.use("Agg")
@@ -23,7 +23,7 @@ def recorded():
 def nodes(recorded):
     """The nodes of the recorded comparison."""
     settings, runs, outcomes, gains = recorded
-    return decision_tree.build(outcomes, gains, settings, runs)
+    return decision_tree.build(outcomes, gains, settings, runs, landing_page.load_heads(outcomes))
 
 
 def test_every_answer_leads_further_and_every_path_ends_in_an_advice(nodes):
@@ -45,7 +45,9 @@ def test_numbers_are_those_of_the_records(nodes, recorded):
     settings, runs, outcomes, _ = recorded
     is_changed = (outcomes["arm"] == "least-variance") & (outcomes["setting"] == "mnist")
     half = outcomes.assign(ratio=outcomes["ratio"].where(~is_changed, outcomes["ratio"] / 2))
-    changed = decision_tree.build(half, comparison.compare(half, "md"), settings, runs)
+    changed = decision_tree.build(
+        half, comparison.compare(half, "md"), settings, runs, landing_page.load_heads(outcomes)
+    )
     assert "0.95 on MNIST" in nodes["strata"].gain and "0.47 on MNIST" in changed["strata"].gain
 
 
