@@ -311,7 +311,7 @@ class_shares = counts / counts.sum(axis=1, keepdims=True)
 
 predictions = engine.evaluate(network, w_0, small.test_x, small.test_y)[1].numpy()
 pool = engine.pool(small.train_x, small.train_y, [np.arange(60)])
-package = simulation.measure(small, network, w_0, pool, class_shares)
+package, _ = simulation.measure(small, network, w_0, pool, class_shares)
 ours = client_accuracy(small.test_y.numpy(), predictions, class_shares)
 np.testing.assert_allclose(ours, package["client_accuracy"])
 

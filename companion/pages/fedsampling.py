@@ -208,6 +208,15 @@ def printed_transformer_table() -> pd.DataFrame:
     )
 
 
+def fold_printed_transformer():
+    """Return `printed_transformer_table` in a folded box."""
+    from IPython.display import Markdown
+
+    text = printed_transformer_table().to_markdown(index=False, disable_numparse=True)
+    title = "What the slides print of the Transformer: macro F1 / accuracy"
+    return Markdown(f"````{{admonition}} {title}\n:class: dropdown\n\n{text}\n````")
+
+
 def differences_on_real_text(runs: pd.DataFrame, metric: str = "macro_f1") -> pd.DataFrame:
     """Return by how many points private FedSampling is above each other method on real text, with 95 % intervals:
     indexed by task and arm."""

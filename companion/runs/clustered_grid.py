@@ -207,6 +207,8 @@ SWEEPS = {
     "clustered-mnist": around(MNIST),
     "clustered-mnist-rates": rates(MNIST, AROUND),
     "clustered-cifar10": around(CIFAR10, laptop=replace(CIFAR10, rounds=3, eval_every=3)),
+    # Between the profiles laptop and paper: Fig. 2 with a fifth of the local steps and a tenth of the rounds.
+    "clustered-cifar10-short": figure_2(replace(CIFAR10, rounds=100, centre={"steps": 20})),
     "clustered-coarse10": figure_2(COARSE),
     "clustered-coarse10-rates": rates(COARSE, {"concentration": AROUND["concentration"]}),
 }
