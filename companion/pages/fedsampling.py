@@ -226,7 +226,8 @@ def differences_on_real_text(runs: pd.DataFrame, metric: str = "macro_f1") -> pd
         for arm in TEXT_ARMS:
             if arm != PRIVATE and arm in wide and PRIVATE in wide:
                 rows[task, arm] = statistics.mean_interval((wide[PRIVATE] - wide[arm]).dropna())
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"])
+    index = pd.MultiIndex.from_tuples(list(rows), names=["task", "arm"])
+    return pd.DataFrame(list(rows.values()), index, columns=["mean", "low", "high"])
 
 
 def count_diverged(runs: pd.DataFrame) -> dict[str, int | bool]:
