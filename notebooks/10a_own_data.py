@@ -113,7 +113,8 @@ def describe(task):
     print(f"{len(task.train_y)} + {len(task.test_y)} examples of shape {shape}, {users} users")
 
 
-table = user_data.from_csv("mine/patients.csv", "diagnosis", "mine/later.csv", client="clinic")
+files = {"path": "mine/patients.csv", "test": "mine/later.csv"}
+table = user_data.from_csv(label="diagnosis", client="clinic", **files)
 describe(table)
 
 # %% [markdown]
@@ -133,13 +134,16 @@ describe(user_data.from_dataset(mine, users=np.arange(len(y)) % 20))
 
 # %% [markdown]
 # **A `Dataset` of Hugging Face** may have splits; `test`, or else `validation`, is the test set. The reader needs the library, `pip install "fedstas[datasets]"`,
-# which the environment of this book lacks. So this code is the only one on the page that is not executed here; tests execute the reader.
+# which the environment of this book lacks. So this is the only Python of the page that is not executed here. Tests
+# execute the reader, with the library where it is installed and else with an object of its interface.
 #
 # ```python
 # from datasets import load_dataset
 #
-# data = load_dataset("csv", data_files={"train": "patients.csv", "test": "later.csv"})
-# task = user_data.from_hugging_face(data, "diagnosis", ["mean radius", "mean texture"], client="clinic")
+# files = {"train": "patients.csv", "test": "later.csv"}
+# columns = ["mean radius", "mean texture"]
+# data = load_dataset("csv", data_files=files)
+# task = user_data.from_hugging_face(data, "diagnosis", columns, client="clinic")
 # ```
 #
 # **LEAF and PFLlib** write files of their own. Their clients come with the data. PFLlib's files are pickles, of which only arrays are read, so a file from
