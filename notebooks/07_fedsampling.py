@@ -887,7 +887,7 @@ table(fedsampling.verdicts_table())
 
 # %% [markdown]
 # ```{provenance} Table
-# :recorded: imbalance, fedsampling-topics, fedsampling-topics-ablations, fedsampling-mnist-ablations
+# :recorded: imbalance, fedsampling-text, fedsampling-topics, fedsampling-topics-ablations, fedsampling-mnist-ablations
 # ```
 #
 # You can make the sweeps again, in as many sittings as you like. With `--dry-run` their command says how long that takes.

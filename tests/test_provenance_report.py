@@ -57,6 +57,7 @@ SWEEPS_OF_READER |= {
     ("clustered_figures", "verdicts"): _CIFAR | _SKEWED,
     ("fedsampling", "verdicts_table"): {
         "imbalance",
+        "fedsampling-text",
         "fedsampling-topics",
         "fedsampling-topics-ablations",
         "fedsampling-mnist-ablations",

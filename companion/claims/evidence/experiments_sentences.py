@@ -681,7 +681,7 @@ def code_of_2025(claim: Claim) -> Evidence:
     alike = sum(text == code for _, text, code in rows)
     table = pd.DataFrame(rows, columns=["step", "text", "code of 2025"])
     return Evidence(
-        judge_theory(alike == len(rows)),
+        "agrees" if alike == len(rows) else "differs",
         f"{alike} of {len(rows)}",
         note="Computed from our method *as written* and from that code as a method, `fedstas-authors-2025`; the sweep "
         "`authors-2025` trains both.",
