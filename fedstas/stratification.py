@@ -34,7 +34,7 @@ def restored_features(squeezed: Squeezed) -> np.ndarray:
     """Return the restored gradients [N, d], or points [N, at most N] with the same distances if N d is large.
 
     The Gram matrix of the centred Z is summed over blocks of columns; the rows of its pivoted Cholesky factor are such
-    points. Beside the codes that takes 32 N^2 + 82,000 N bytes instead of 12 N d.
+    points. Beside the codes that takes 32 N^2 + 82,000 N bytes (20 for each entry of a block) instead of 12 N d.
     """
     count, d = squeezed.codes.shape
     if count * d <= LARGE:

@@ -170,6 +170,7 @@ def test_aggregation_weights_follow_the_authors_code(digits, federation, weights
         return
     sizes = np.bincount(frozen.labels)
     raw = sizes[cohort.strata] / (5 * frozen.allocation[cohort.strata])
+    # Their code cuts N_h / (m m_h) to 10, and divides by the probability min(1, n*/n_k) of an example.
     raw = np.minimum(raw, 10) / np.minimum(1, 20 / data.sizes[cohort.clients])
     np.testing.assert_allclose(cohort.weights, raw / raw.sum())
 

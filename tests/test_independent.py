@@ -129,7 +129,8 @@ def test_the_approximation_agrees_with_a_calculation_by_hand():
     measure = [8, 4, 1, 1, 1, 1]
     first = [1, 0.75, *[3 / 16] * 4]
     np.testing.assert_allclose(approximate_inclusion(measure, 3, 0), first, rtol=1e-15)
-    second = [1, 1, *[1 / 4] * 4]  # 2 are missing among 3/2: times 4/3
+    # One client has 1 after the start; the others sum to 3/2 and should to 3 - 1 = 2: they are multiplied by 4/3.
+    second = [1, 1, *[1 / 4] * 4]
     np.testing.assert_allclose(approximate_inclusion(measure, 3, 1), second, rtol=1e-15)
     np.testing.assert_allclose(approximate_inclusion(measure, 3, 9), second, rtol=1e-15)
 

@@ -422,7 +422,7 @@ def test_a_gain_agrees_if_there_is_one_and_a_pair_may_show_it(replace_runs):
         (
             [0.8, 1.6, 0.9, 1.1, 1.2],
             "undecided",
-        ),  # one more pair may show 20 %, but no gain is seen
+        ),  # 20 % is within the prediction interval of one more pair of runs, but no gain is seen
     ):
         better = [v * g for v, g in zip(other, gains, strict=True)]
         replace_runs(runs({"fedstas": better, "fedsts": other}))

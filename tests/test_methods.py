@@ -1,4 +1,4 @@
-"""The message methods and their settings."""
+"""The named methods and their settings."""
 
 import dataclasses
 import json

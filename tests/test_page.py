@@ -52,7 +52,7 @@ def pooled(digits, federation):
 
 @pytest.fixture(scope="module")
 def pooled_mnist(real_data):
-    """40 clients with one or two classes of MNIST, up to 60 images each."""
+    """40 clients with one or two classes of MNIST, up to 60 images each; of 60 clients the others have none."""
     task = real_data("mnist")
     federation = partition.dirichlet(task.train_y, 60, 0.01, seed=0)
     shards = [federation.shards[k][:60] for k in federation.with_data]

@@ -153,7 +153,10 @@ def test_k_classes_gives_each_client_k_classes_and_each_class_equally_many_clien
 
 
 def test_with_a_least_size_partitions_are_drawn_until_each_client_has_it():
-    """The first partition that has it is the one of all that are drawn: a class is lost by none [FL-bench 110]."""
+    """A partition that has the least size from the start is left as it is, and none loses examples by a new draw.
+
+    In FL-bench, issue 110, a check of this size at the wrong place spoilt the partitions.
+    """
     for make in (
         lambda least, seed: partition.dirichlet(LABELS, 8, 0.5, seed, least),
         lambda least, seed: partition.lognormal(LABELS, 8, 1.0, seed, least),

@@ -111,6 +111,7 @@ def test_intervals_have_a_row_for_each_name_and_series_beside_each_other():
     ax = plots.intervals(plt.figure().gca(), dict.fromkeys(styles, table), styles, reference=0)
     bars, dots = ax.lines[0:4:2], ax.lines[1:5:2]
     assert [list(bar.get_xdata()) for bar in bars] == [[0, 3], [0, 3]]
+    # Row "a" is at 1, and its two series 0.32 apart (the default); row "b" has no mean and nothing drawn.
     assert [float(dot.get_ydata()[0]) for dot in dots] == pytest.approx([1.16, 0.84])
     assert [dot.get_markerfacecolor() for dot in dots] == ["red", "white"]
     assert list(ax.lines[4].get_xdata()) == [0, 0] and len(ax.lines) == 5

@@ -193,6 +193,7 @@ def test_equal_strata_that_no_swap_improves_are_never_worse_than_distinct_client
 def test_placing_clients_one_by_one_where_they_cost_least_is_never_worse_than_md(world, m):
     sizes, u, _ = world
     d = lv.pair_weights(shares(sizes), u)
+    # The variance of MD sampling is the sum over all pairs, as of a single stratum, divided by m.
     for order in permutations(range(len(u))):
         labels: dict = {}
         for k in order:

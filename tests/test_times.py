@@ -48,8 +48,9 @@ def test_timing_resumes_where_it_stopped_and_repeats_changed_notebooks(
 
 
 def test_the_share_of_other_processes_is_all_processor_time_less_ours():
+    # All processes were busy for 30 s, ours for 20 of them, within 20 s on two cores.
     assert notebooks.share_of_others(30.0, 20.0, 20.0, 2) == 0.25
-    # The clocks tick a hundred times a second.
+    # The clocks tick a hundred times a second, so that ours may seem to be more than all.
     assert notebooks.share_of_others(19.0, 20.0, 20.0, 2) == 0.0
 
 

@@ -55,6 +55,7 @@ def draw_error_by_bytes(summary: pd.DataFrame, m: int = 10) -> Figure:
         ax.set_xticks(list(ticks), list(ticks.values()))
         ax.set_yticks([0.03, 0.1, 0.3, 1], ["0.03", "0.1", "0.3", "1"])
         ax.minorticks_off()
+        # The axes get their size now, within which `plots.curves` finds places for the names.
         ax.figure.draw_without_rendering()
         limits = {"xlim": ax.get_xlim(), "ylabel": "error of one round (MD = 1)"}
         plots.curves(ax, lines, styles, band="bars", **limits)

@@ -193,10 +193,10 @@ def draw_caps(caps: np.ndarray, bias: np.ndarray, spread: np.ndarray) -> Figure:
 
 
 def draw_more_reports(by_cap: dict[int, tuple], by_m: dict[int, tuple]) -> Figure:
-    """Draw the error of the estimated total (%), over the number of reports and over epsilon.
+    """Draw the error of the estimated total (%), over the number of reports and over epsilon; dotted, an error of 10 %.
 
     Args:
-        by_cap: for each cap, the numbers of reports and the errors.
+        by_cap: for each cap M, the numbers of reports and the errors.
         by_m: for each number of reports, epsilon and the errors.
     """
     figure, axes = plt.subplots(1, 2, figsize=(7.4, 2.9), sharey=True)

@@ -414,6 +414,9 @@ def check_many_clients(result: SettingResults) -> dict[str, bool]:
 def check_answer(results: dict[str, SettingResults], numbers: dict) -> dict[str, bool]:
     """Check each sentence of the answer of chapter 10, most of them on gains over MD.
 
+    Gains are in points, `low` and `high` the ends of their intervals. As in the protocol, "better" is better by more
+    than one point, and "no worse" is worse by less than one; "surely ahead" is ahead by more than nothing.
+
     Args:
         results: those of each recorded setting, by its name.
         numbers: as `compute_front_numbers` returns them.
@@ -438,7 +441,7 @@ def check_answer(results: dict[str, SettingResults], numbers: dict) -> dict[str,
         "dear": numbers["dear"] == 0,
         # clustered sampling by similarity is worse than MD in no cell
         "safe": numbers["lost"] == 0,
-        # those of least variance at the smaller budget, where sizes differ, are not among them
+        # the gains of least variance at the smaller budget, where sizes differ, are not left after this correction
         "holm": all(results[n].gain(LEAST_VARIANCE, "small")["holm"] > 0.05 for n in UNLIKE),
         # with equal sizes, it is open whether least variance is ahead at the smaller budget
         "equal": equal["low"] < 0 < equal["high"],

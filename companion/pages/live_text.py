@@ -49,7 +49,7 @@ def format_text(text: str, values: dict[str, Any], failed: dict[str, str]) -> st
 
 
 def singular(noun: str) -> str:
-    """Return the singular of one of the NOUNS; "" of none."""
+    """Return the singular of one of the NOUNS, and "" where there is no noun."""
     return "stratum" if noun == "strata" else noun.removesuffix("s")
 
 

@@ -251,6 +251,7 @@ def _around_default(profile: str, arms: list[tuple[str, dict, dict]], seeds: int
 
 def sensitivity(profile: str) -> list[Run]:
     """Return runs that change one setting at a time, as in `SENSITIVITY_VALUES`."""
+    # A method, and what is changed: its settings, and fields of the run.
     arms: list[tuple[str, dict, dict]] = [(m, {}, {}) for m in SENSITIVITY_METHODS]
     for key, (values, compared) in SENSITIVITY_VALUES.items():
         if profile == "laptop":

@@ -133,6 +133,7 @@ def topics_ablations(profile: str) -> list[Run]:
     first_five: list[tuple[str, dict]] = [
         ("fedsampling", {"overrides": o}) for o in _private("topics")
     ]
+    # One class per client: all arms but that with private sizes.
     first_five += [(m, {"partition": "by_class", "overrides": o}) for m, o in _arms("topics")[:3]]
     # The table, with which these are compared, has seeds 0 to 4 of its methods: this adds 5 to 9 of two.
     last_five: list[tuple[str, dict]] = [("fedavg", {}), ("fedsampling", {})]
@@ -157,7 +158,7 @@ def mnist_ablations(profile: str) -> list[Run]:
     five_seeds += [
         ("fedsampling", {"sigma": USUAL_SIGMA, "overrides": o}) for o in _private("mnist")
     ]
-    if profile == "quick":  # a few of each kind
+    if profile == "quick":  # all four arms at the second spread, and one at one class per client
         ten_seeds, five_seeds = ten_seeds[4:8], five_seeds[:1]
     runs = [_on_mnist(profile, m, s, **changed) for s in seeds for m, changed in ten_seeds]
     runs += [_on_mnist(profile, m, s, **changed) for s in seeds[:5] for m, changed in five_seeds]

@@ -287,7 +287,11 @@ def parse_record(line: str) -> dict | None:
 
 
 def judge(name: str, record: dict, seed: int) -> tuple[str, str]:
-    """Return the state of an exercise, and a sentence on it, from what a submission reported of it."""
+    """Return the state of an exercise, and a sentence on it, from what a submission reported of it.
+
+    Three reported states are judged here: "value" (an answer), "rounds" (an answer that is a function of t, by its
+    results) and "results" (of a function, on the inputs). The others say why there is nothing to judge.
+    """
     state = record.get("state")
     try:
         if state == "unanswered":

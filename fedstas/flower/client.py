@@ -106,9 +106,9 @@ class Local:
 
 def is_private(method: Method) -> bool:
     """Return whether a method promises that no client sends its true size."""
-    reports = getattr(method.data, "epsilon", None) is not None
+    private = getattr(method.data, "epsilon", None) is not None  # sizes are privately reported
     return (
-        reports or has_flag(method.data, "hides_sizes") or has_flag(method.clients, "hides_sizes")
+        private or has_flag(method.data, "hides_sizes") or has_flag(method.clients, "hides_sizes")
     )
 
 

@@ -113,7 +113,11 @@ def allocate(shape: tuple[int, int], like: Tensor) -> Tensor:
 
 def train_all_at_once(module, params: Tensor, data, rows, weights, how: Steps) -> Tensor:
     """Train all clients, a chunk of them at a time in memory that is used again, and return the models
-    [m, P]."""
+    [m, P].
+
+    `rows` are the examples of each step, and `weights` those of their losses, both [m, steps, batch]: 0 for padding,
+    and in all of a client's first steps if it takes fewer than others. Such steps change nothing.
+    """
     m, steps, batch = rows.shape
     x_all, start = data.x.flatten(1), unflatten(module, params)
     count = min(m, clients_per_pass(batch, params, x_all.shape[1]))
@@ -147,7 +151,7 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, how: Steps) -
                 if how.prox:
                     g += how.prox * (local[k] - start[k])
                 if corrections:
-                    active = weights[group, t].any(1)
+                    active = weights[group, t].any(1)  # clients whose step is not all padding
                     g += active.view(c, *[1] * (g.ndim - 1)) * corrections[k]
                 if velocity:
                     g.copy_(velocity[k].mul_(how.momentum).add_(g))
@@ -159,7 +163,10 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, how: Steps) -
 
 
 def client_gradients(module, params: Tensor, data, row_weight) -> Iterator[Tensor]:
-    """Yield the gradient [P] of each client; consecutive clients of equal, even size are computed in one pass."""
+    """Yield the gradient [P] of each client; consecutive clients of equal, even size are computed in one pass.
+
+    `row_weight` [n] weighs the examples of all clients; by default each of client k has 1 / n_k.
+    """
     first, inputs = 0, data.x[0].numel()
     for size, run in itertools.groupby(data.sizes.tolist()):
         remaining = len(list(run))

@@ -133,8 +133,8 @@ class _Table:
         return [(row[name] or "").strip() for row in self.rows]
 
     def _leave_out_index(self) -> None:
-        """Leave a first column out that has no name and counts the rows, with a warning; refuse others without a
-        name."""
+        """Leave out, with a warning, a first column without a name that counts the rows, and empty columns without
+        one; refuse others without a name."""
         for place, name in enumerate(self.header):
             if name.strip() and not re.fullmatch(r"Unnamed: \d+", name):
                 continue

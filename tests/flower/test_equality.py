@@ -177,7 +177,12 @@ class RoundsAndFirstCohort:
 
 @config
 class GradientsTwice:
-    """A user's design with a state; it asks for gradients twice a round, with 9 and with 2 levels."""
+    """A user's design with a state; it asks for gradients twice a round, with 9 and with 2 levels.
+
+    Its rule has no meaning: the cohort depends on both answers, on the rounds so far and on the first cohort, so that
+    a run differs if one of them is lost or mixed up. One client of the first cohort takes part in every round, and may
+    do so twice.
+    """
 
     State: ClassVar[type] = RoundsAndFirstCohort
     step: int = int_field(1)

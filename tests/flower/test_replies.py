@@ -15,6 +15,7 @@ from fedstas import methods
 from fedstas.errors import InputError
 from fedstas.flower import messages
 
+# Entries of a model; levels of a gradient, and the length of every other array; the cap of reported sizes.
 D, LEVELS, CAP = 11, 3, 100
 REQUESTS = {
     "query.hello": {},
@@ -60,7 +61,10 @@ def read(kind, message):
 
 
 def is_valid(kind, value) -> bool:
-    """Whether the strategy can use a value that was read from a reply."""
+    """Whether the strategy can use a value that was read from a reply.
+
+    Requested are two reports and two models (`REQUESTS`); no number may exceed 1e15 (`messages.LARGEST`).
+    """
     if kind in ("query.hello", "query.size"):
         none = kind == "query.hello" and value is None
         return none or (type(value) is int and 0 <= value <= messages.MOST)

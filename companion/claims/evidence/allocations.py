@@ -295,7 +295,8 @@ def spread_of_draws(
 
     S_h is the standard deviation of one uniform draw.
 
-    `rule` allocates by the variances of one uniform draw in each stratum.
+    `strata` has for each stratum its clients' gradients, a number each: the absolute values are the norms. `rule`
+    allocates by the variances of one uniform draw in each stratum.
     """
     m, n = 2, [len(s) for s in strata]
     per_draw_moments = [theory.per_draw(w, np.abs(w)) for w in strata]
@@ -309,7 +310,7 @@ def spread_of_draws(
 
     hh = [x.hansen_hurwitz for x in per_draw_moments]
     plain = [x.plain for x in per_draw_moments]
-    equal = in_proportion(n, m)
+    by_size = in_proportion(n, m)
     rows, worse = [], []
     for name, spreads in (("Hansen–Hurwitz", hh), ("plain mean", plain)):
         by_uniform = rule([x.uniform for x in per_draw_moments], n, m)
@@ -328,9 +329,9 @@ def spread_of_draws(
             }
         )
     uniform = [x.uniform for x in per_draw_moments]
-    by_rule, proportional = (variance(k, uniform) for k in (rule(uniform, n, m), equal))
-    # It holds if nothing is better under draws by norm; it holds under a condition, uniform draws, if under these it is
-    # no worse than proportional allocation.
+    by_rule, proportional = (variance(k, uniform) for k in (rule(uniform, n, m), by_size))
+    # The claim holds if no allocation is better under draws by norm. It holds under a condition, that draws are uniform,
+    # if the rule is then no worse than allocation in proportion to size.
     return Evidence(
         judge_theory(not any(worse), by_rule <= proportional * (1 + 1e-9)),
         ours=rows[0]["V"],

@@ -964,7 +964,8 @@ def on_cohorts(setting: Setting) -> Evidence:
 
 
 def rounds_left(setting: Setting, method: str) -> pd.Series:
-    """Return the share of all rounds left when a run reaches the loss at which the fewest clients a round end, by seed."""
+    """Return by seed what share of the rounds is left when a run is down to the final loss of a run with the fewest
+    clients per round."""
     few = rolling_curves(replace(setting, clients_per_round=COHORTS[0]), method)
     share = {
         seed: 1 - first_reached(curve, few[name, seed].iloc[-1]) / curve.index[-1]

@@ -416,7 +416,7 @@ def keeps_most(claim: Claim) -> Evidence:
         return [differences_by_seed(frame, m, baseline, METRICS[0]) for m in others]
 
     def judge(*methods: str) -> Judgement:
-        """Judge whether the gain is above zero, and more than half of it is kept with privacy."""
+        """Judge whether the gain is above zero, and more than half of it is kept with privacy, whose numbers are returned."""
         gain, private = gains(*methods)
         parts = judge_higher(gain, "points"), judge_higher(private - gain / 2, "points")
         verdict = statistics.combine_verdicts(part.verdict for part in parts)
