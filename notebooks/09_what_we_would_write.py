@@ -255,6 +255,12 @@ glue_figure("ch9_six", six.draw(panels, columns=3))
 #   one weight for all clients of a draw, the cut above is the best.
 # - **No allocation is needed.** A stratum with several draws can always be split into strata with one draw each without loss.
 #
+# Here are nine clients in three groups. Drag a client to another group, or let the search move it; then draw ten thousand rounds, and compare their mean squared error
+# with the sum over the pairs:
+#
+# ```{explorer} drag
+# ```
+#
 # The guarantee is about the features that were cut. The server cuts gradients or sketches, which only stand for the updates; {prf:ref}`wwi-prp-features` bounds
 # what this costs.
 #

@@ -157,7 +157,7 @@ def test_a_client_is_moved_by_a_press_by_arrows_and_by_dragging(show):
     with show("drag") as run:
         words = run("return words();")
         before = moving_pictures.compute_grouping(start, moving_pictures.GROUPS)
-        assert f"= {1000 * before['variance']:.0f} thousandths" in words
+        assert f"in all {1000 * before['variance']:.0f} thousandths" in words
         assert run(where + "chip.click(); return [group(), document.activeElement === chip];") == [
             "B",
             True,
@@ -165,7 +165,7 @@ def test_a_client_is_moved_by_a_press_by_arrows_and_by_dragging(show):
         after = moving_pictures.compute_grouping([1, *start[1:]], moving_pictures.GROUPS)
         words = run("return words();")
         assert "Client 1 moved from group A to B" in words
-        assert f"= {1000 * after['variance']:.0f} thousandths" in words
+        assert f"in all {1000 * after['variance']:.0f} thousandths" in words
         arrow = "chip.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowLeft' })); return group();"
         assert run(where + arrow) == "A"
         dragged = run(
@@ -190,7 +190,7 @@ def test_the_search_ends_in_the_groups_of_least_variance_and_rounds_measure_it(s
         run("press('Search to the end');")
         words = run("return words();")
         assert "no exchange of two lowers the variance any more" in words
-        reached = int(re.search(r"= (\d+) thousandths", words)[1])
+        reached = int(re.search(r"in all (\d+) thousandths", words)[1])
         assert reached < 1000 * found["md"]
         run("press('Draw 10,000 rounds');")
         measured = int(re.search(r"mean squared error was (\d+)", run("return words();"))[1])

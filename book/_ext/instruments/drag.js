@@ -138,7 +138,7 @@ fedstasExplorer.add("drag", (tools, data) => {
         [0, 1000 * top], [0, 1], { x: "variance of a round, in thousandths", ticksY: false, left: 12, height: 120 });
       let at = 0;
       found.parts.forEach((part, h) => {
-        p.parts.push(`<rect class="class-${h}" x="${p.px(1000 * at).toFixed(1)}" y="42" height="34" width="${Math.max(0, p.px(1000 * (at + part)) - p.px(1000 * at)).toFixed(1)}"/>`);
+        p.parts.push(`<rect class="part class-${h}" x="${p.px(1000 * at).toFixed(1)}" y="42" height="34" width="${Math.max(0, p.px(1000 * (at + part)) - p.px(1000 * at)).toFixed(1)}"/>`);
         if (p.px(1000 * part) - p.px(0) > 16) p.text(p.px(1000 * (at + part / 2)), 64, letter(h), "middle", "on");
         at += part;
       });
@@ -147,7 +147,7 @@ fedstasExplorer.add("drag", (tools, data) => {
         p.text(p.px(1000 * v), y, words, "middle", kind);
       });
       p.finish();
-      told.textContent = said + `The pairs inside the groups add up to ${found.parts.map((v) => number(1000 * v, 0)).join(" + ")} = ${number(1000 * found.variance, 0)} thousandths: that is the variance of a round that draws one client from each group, `
+      told.textContent = said + `The pairs inside the groups add up to ${found.parts.map((v) => number(1000 * v, 0)).join(" + ")}, in all ${number(1000 * found.variance, 0)} thousandths, each rounded: that is the variance of a round that draws one client from each group, `
         + `and ${number((100 * found.variance) / found.md, 0)}\u00a0% of MD\u2019s (${number(1000 * found.md, 0)}). `
         + (measured === null ? `The search finds groups with ${number(1000 * found.searched, 0)}.`
           : `In ${number(ROUNDS, 0)} rounds drawn just now, the mean squared error was ${number(1000 * measured, 0)}.`);
