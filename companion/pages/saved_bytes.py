@@ -571,7 +571,8 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
         "few silent": all(
             0.85 < row["mean"] < 0.95 and row["high"] < 1 for row in few_silent.values()
         )
-        and few_silent_rates["md"] == few_silent_rates[RECOMMENDED],
+        and bool(few_silent_rates["md"] == few_silent_rates[RECOMMENDED])
+        and bool(few_silent[RECOMMENDED]["holm"] < 0.05),
         "silent": bool(
             silent[RECOMMENDED]["low"] > 0
             and all(
