@@ -316,6 +316,15 @@ class MaxCutTables(MaxCutPartition):
         return True
 
 
+def search_orders(q, starts: int) -> list[np.ndarray]:
+    """Return the orders [N] in which the starts of a search place the clients: by falling mass q [N], then at random.
+
+    The random orders depend on the number of clients alone, so that equal features give equal strata.
+    """
+    rng = np.random.default_rng(0)
+    return [np.argsort(-q, kind="stable"), *(rng.permutation(len(q)) for _ in range(starts - 1))]
+
+
 def max_cut_strata(q, a, b, m: int) -> np.ndarray:
     """Search the max-cut partition: labels int [N] in 0..m-1, numbered in order of first appearance.
 
@@ -324,10 +333,7 @@ def max_cut_strata(q, a, b, m: int) -> np.ndarray:
     strata have at most 50 members on average. Arguments: see `MaxCutPartition`.
     """
     dense = len(q) <= DENSE
-    orders = [np.argsort(-q, kind="stable")]
-    if dense:
-        rng = np.random.default_rng(0)
-        orders += [rng.permutation(len(q)) for _ in range(STARTS - 1)]
+    orders = search_orders(q, STARTS if dense else 1)
     cut = MaxCutTables(q, a, b, m) if dense else MaxCutPartition(q, a, b, m)
     best, least = np.zeros(len(q), int), np.inf
     for order in orders:

@@ -42,15 +42,11 @@ DRAGGED_UPDATES = (
 )
 DRAGGED_START = (0, 1, 2, 0, 1, 2, 0, 1, 2)
 GROUPS = 3
-SEARCH_STARTS = least_variance.STARTS
 
 
-def search_orders(q) -> list[list[int]]:
-    """Return the orders in which `max_cut_strata` places clients of masses q, so that a script can repeat the search."""
-    rng = np.random.default_rng(0)
-    orders = [np.argsort(-np.asarray(q), kind="stable")]
-    orders += [rng.permutation(len(q)) for _ in range(SEARCH_STARTS - 1)]
-    return [order.tolist() for order in orders]
+def list_orders(q) -> list[list[int]]:
+    """List the orders in which `max_cut_strata` places clients of masses q, so that a script can repeat the search."""
+    return [k.tolist() for k in least_variance.search_orders(np.asarray(q), least_variance.STARTS)]
 
 
 def omega_of_clients() -> np.ndarray:
@@ -82,7 +78,7 @@ def train_data() -> dict:
         "own": OWN_CLASSES,
         "centres": CENTRES,
         "examples": examples,
-        "orders": search_orders(CLIENT_SIZES),
+        "orders": list_orders(CLIENT_SIZES),
         "steps": STEPS,
         "lr": LR,
         "m": PARTICIPANTS,
@@ -210,7 +206,7 @@ def drag_data() -> dict:
         "updates": DRAGGED_UPDATES,
         "start": DRAGGED_START,
         "m": GROUPS,
-        "orders": search_orders(DRAGGED_SIZES),
+        "orders": list_orders(DRAGGED_SIZES),
     }
 
 
