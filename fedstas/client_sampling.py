@@ -386,10 +386,10 @@ def draw_stratified(strata: Strata, m: int, rng: np.random.Generator, *, replace
 
     def pick(members, count: int) -> np.ndarray:
         """Draw members of one stratum."""
-        p = strata.norms[members]
+        norms = strata.norms[members]
         if not replace:
-            return members[successive_sample(p, count, rng)]
-        p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
+            return members[successive_sample(norms, count, rng)]
+        p = norms / norms.sum() if norms.sum() > 0 else np.full(len(norms), 1 / len(norms))
         return rng.choice(members, count, p=p)
 
     chosen, labels = draw_from_strata(strata.labels, draws, pick)

@@ -576,7 +576,12 @@ class _LoopView(ServerView):
         return self._scalars("spreads", "spread", clients, 0.0)
 
     def centres(self, make, batch: int, levels: int) -> np.ndarray:
-        """See `View`; whether gradients are means over batch means is a matter of who gives them."""
+        """Return `make(gradient)` of every client, [N, levels]: see `View`.
+
+        `make` squeezes a gradient to so many levels (centres of k-means of its entries) and returns these. A simulated
+        client takes its gradient as a mean over the means of batches of `batch` examples; here gradients are given, so
+        that neither setting is used.
+        """
         return np.stack([make(each) for each in self._vectors("gradients", "gradient")])
 
     def last_updates(self) -> np.ndarray:
@@ -586,7 +591,10 @@ class _LoopView(ServerView):
         return np.zeros((self.clients, 1), dtype=np.float32) if last is None else last
 
     def receive(self, places, updates) -> None:
-        """Store the participants' updates, if the design has asked for last updates."""
+        """Store the participants' updates, if the design has asked for last updates (otherwise none are handed over).
+
+        The array of last updates is made of the first ones, from which their length is known.
+        """
         if updates and self.memory.last_updates is None:
             shape = (self.clients, len(updates[0]))
             self.memory.last_updates = np.zeros(shape, dtype=np.float32)
@@ -756,4 +764,5 @@ def _store(value) -> dict | None:
 def _restore(content: dict):
     """Return the array that `_store` made plain."""
     data = np.frombuffer(base64.b64decode(content["base64"]), np.dtype(content["dtype"]))
+    # [()] makes an array without axes a numpy scalar.
     return data.reshape(content["shape"]).copy()[()]

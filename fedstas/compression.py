@@ -163,6 +163,7 @@ def _fit_levels(x: np.ndarray, d: int, levels: int) -> np.ndarray:
     """Fit levels [R, d'], ascending, to R sorted gradients of d entries, padded by zeros to whole blocks."""
     places = _candidate_grid(d)
     values = x.take(np.minimum(places, d - 1), axis=1)
+    # Rows whose entries change less often along the places than four times a level have few distinct values.
     many = (values[:, 1:] != values[:, :-1]).sum(axis=1) >= 4 * levels
     if not many.all():
         result = np.empty((len(x), levels), dtype=x.dtype)

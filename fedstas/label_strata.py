@@ -46,8 +46,9 @@ class LabelStrata:
         m = check_participants(m, view.clients)
 
         def compute() -> Strata:
+            """Cluster the clients by their class shares, with norms of one: within a stratum all are drawn alike."""
             shares = class_shares(view.label_counts())
             return cluster_clients(shares, np.ones(view.clients), min(self.strata, m), rng)
 
-        strata = view.state_of(self).strata.get(view.round, None, compute)
+        strata = view.state_of(self).strata.get(view.round, None, compute)  # None: never anew
         return draw_stratified(strata, m, rng)

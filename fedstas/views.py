@@ -123,7 +123,11 @@ class ServerView:
     def report_sizes(
         self, clients, sizes: np.ndarray, *, size_cap: int, alpha: float, memoised: bool
     ) -> np.ndarray:
-        """Return randomised responses of these clients on their sizes [N], as `View.reports` has them, int [m]."""
+        """Return randomised responses of these clients on their sizes [N], as `View.reports` has them, int [m].
+
+        The random numbers of a memoised report depend on the client alone, so that it is the same in every round; those
+        of another one depend on the round and on the client's place in the cohort, `slot`.
+        """
         answers = []
         for slot, k in enumerate(clients):
             ids = (k,) if memoised else (self.round, slot)

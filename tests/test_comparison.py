@@ -185,6 +185,8 @@ def test_a_run_of_evaluation_that_diverges_would_have_sent_the_budget_at_least(r
     broken = [diverge(run) if is_it else run for run, is_it in zip(runs, is_broken, strict=True)]
     table = comparison.outcomes(setting, broken)
     row = table[(table["seed"] == last) & (table["arm"] == "least-variance")]
+    # `ratio`: the megabytes until the run holds the accuracy of the reference over those until the reference does; a lower
+    # bound if it never does (`reached`). Its accuracy at the larger budget, `large`, is that of a guess.
     assert len(row) and not row["reached"].any() and (row["ratio"] >= 1).all()
     assert (row["large"] == 100 / setting.classes).all()
 

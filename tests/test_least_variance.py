@@ -33,7 +33,13 @@ def moments(labels, q, omega, u):
 
 
 def md_variance(omega, u, m: int, noise=0.0) -> float:
-    """Return the variance of m draws of MD sampling; repeated draws of a client share its noisy update."""
+    """Return the variance of m draws of MD sampling; repeated draws of a client share its noisy update.
+
+    Args:
+        omega, u: the clients' probabilities and mean updates.
+        noise: the variance of each client's update about its mean. It counts with the mean square of the client's share of
+            the draws, which has the mean omega and the variance omega (1 - omega) / m.
+    """
     mean = omega @ u
     noise = np.broadcast_to(noise, len(omega))
     spread = omega @ np.square(u).sum(1) - mean @ mean
@@ -227,13 +233,14 @@ def test_each_client_is_exchanged_with_the_best_member_of_its_nearest_stratum(cl
 
 def test_exchanges_lower_the_cost_for_more_clients_than_tables_are_made_for():
     rng = np.random.default_rng(0)
-    clients, m = lv.DENSE + 76, 110
+    clients, m = lv.DENSE + 76, 110  # 1,100 clients, ten in a stratum on average
     q, a = rng.dirichlet(np.ones(clients)), rng.normal(size=(clients, 8))
     b = np.square(a).sum(1)
     moves = MaxCutPartition(q, a, b, m)
+    # By moves of single clients alone, the heaviest first.
     moves.place(np.argsort(-q, kind="stable"))
     cut = make_cut(lv.max_cut_strata(q, a, b, m), q, a, b, m)
-    assert cut.cost() < 0.995 * moves.cost()
+    assert cut.cost() < 0.995 * moves.cost()  # exchanges save half a per cent at least
     costs, rows = cut.costs(np.arange(clients)), np.arange(clients)
     assert (costs.min(1) > costs[rows, cut.labels] - lv.MIN_GAIN).all()  # an optimum under moves
 

@@ -87,13 +87,14 @@ def test_all_clients_are_asked_every_so_many_rounds(server):
 
 
 def test_a_client_sends_its_levels_and_no_codes():
+    # Six clients with 28 examples in all; hcsfed has nine levels.
     bench = audit.Bench(methods.get("hcsfed"))
     view = bench.server()
     bench.draw(view, 1)
     cost = view.server.cost
-    assert cost["bytes_up"] == 6 * 9 * 4
+    assert cost["bytes_up"] == 6 * 9 * 4  # a level is a float32
     assert cost["bytes_down"] % 6 == 0 < cost["bytes_down"]  # w_t, or the seed of w_0, to each
-    assert cost["examples"] == 28
+    assert cost["examples"] == 28  # each once, for the gradients
 
 
 def test_a_continued_run_is_the_whole_run(digits, federation):

@@ -42,18 +42,20 @@ def test_local_accuracy_weights_clients_by_their_sizes(digits):
 
 
 def test_only_runs_of_clients_of_unequal_sizes_record_local_accuracy(digits, tmp_path):
-    setting = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)
+    setting = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)  # concentration, method, seed
     small = experiments.SMALL | {"clients": 6, "rounds": 1}
     runs = [sweeps.Run(*setting, **small, sizes="20x3,60x3"), sweeps.Run(*setting, **small)]
     assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
     notes = [run.metadata for run in records.read_runs(tmp_path)]
+    # By the number of distinct sizes: 2 in the run of 20 and 60 examples, 1 in the other.
     by_sizes = {len(set(note["identity"]["partition"]["sizes"])): note for note in notes}
     assert by_sizes[1]["local_accuracy"] is None
     repeated = records.rerun(by_sizes[2]["run"], tmp_path, device="cpu")
     federation = partition.from_recipe(digits.train_y, by_sizes[2]["identity"]["partition"])
     accuracy = by_sizes[2]["local_accuracy"]
     assert accuracy == local_tests.accuracy(digits, federation, repeated.params, 0)
-    assert np.isclose(48 * accuracy, round(48 * accuracy))  # of 3 x 4 + 3 x 12 examples
+    # Of 3 x 4 + 3 x 12 test examples: a client has a fifth as many as it has training examples.
+    assert np.isclose(48 * accuracy, round(48 * accuracy))
     records.pack(tmp_path / "trial")
     table = {run.run: run.metadata for run in records.read_runs(tmp_path)}
     assert json.dumps(table[by_sizes[2]["run"]]["local_accuracy"]) == json.dumps(accuracy)

@@ -54,8 +54,10 @@ def test_the_drawn_gradient_lies_on_the_packages_nine_quantisation_levels():
     assert restored == pytest.approx(squeezed.restore()[0]) and len(set(restored)) == 9
     picture = drawing._squeeze()
     assert picture.count("<line") == 9
+    # Each entry is a ring at its value and a dot on its level.
     assert picture.count("<circle") == 2 * len(drawing.GRADIENT)
     heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', picture)]
+    # Within the height that this part of the picture has.
     assert min(heights) >= 0 and max(heights) <= 64
 
 

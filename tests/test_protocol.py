@@ -71,7 +71,7 @@ def write_protocol(tmp_path, **changed):
 
 
 def change_setting(**changed):
-    """Return an entry of the protocol that changes its only setting."""
+    """Return the protocol's entry `settings` with the setting `small` alone, changed."""
     return {"settings": {"small": TINY["settings"]["small"] | changed}}
 
 

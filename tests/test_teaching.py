@@ -111,11 +111,12 @@ def test_a_solution_uses_only_names_defined_in_its_chapter(stem):
     """It needs no other solution, and no other solution redefines what it needs."""
     code_of = defaultdict(list)  # by the exercise that it solves; "" for the chapter's
     for part in myst.parts(source_of(stem).cells):
-        if not part.blocks:
+        if not part.blocks:  # a code cell: blocks are of Markdown
             code_of[part.solves].append(part.source)
     defined = names("\n".join(code_of.pop("")))[0]
     solutions = [names("\n".join(sources)) for sources in code_of.values()]
     assert len(solutions) >= 4
+    # What a solution defines, and what it uses without defining it.
     for redefined, needed in solutions:
         assert needed <= defined
         assert all(not needed & other for other, _ in solutions if other is not redefined)

@@ -233,7 +233,7 @@ def test_a_network_that_does_not_fit_the_task_is_refused(task, make_network, mes
 
 
 def test_an_identity_names_the_network_only_if_it_is_not_the_tasks_default(topics):
-    federation = partition.natural(topics.train_y, topics.users, 10, seed=0)
+    federation = partition.natural(topics.train_y, topics.users, 10, seed=0)  # ten users
     options = {"rounds": 1, "clients_per_round": 2, "seed": 0}
     default, named_default, transformer = (
         records.identity(replace(topics, network=n), federation, methods.get("md"), **options)
@@ -245,7 +245,7 @@ def test_an_identity_names_the_network_only_if_it_is_not_the_tasks_default(topic
         simulation.prepare(replace(topics, network=n), federation, methods.get("md"), 2, 0).key
         for n in ("", "text-cnn", "transformer")
     }
-    assert len(keys) == 2
+    assert len(keys) == 2  # a key is a hash, too: the default's is that of text-cnn
 
 
 def test_the_initial_parameters_of_a_text_network_depend_on_the_seed_only(topics):

@@ -270,6 +270,8 @@ def test_composition_at_delta_is_that_of_all_enumerated_sequences(cap, alpha, j,
 
 
 def test_composition_at_the_papers_setting_is_that_of_the_reference():
+    """The reference has, by the number j of reports, their epsilon at delta = 1e-5. The papers' setting is epsilon = 3 for
+    each report and the cap M = 100; 32 terms of the series of e^3 give alpha to more digits than a float has."""
     for j, epsilon in REFERENCE["ldp"]["eps_k_reports_delta1e5_float"].items():
         below, _ = theory.truth_probability_bounds(3, 100, 32)
         alpha = below.limit_denominator(10**15)

@@ -133,6 +133,7 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
     )
     url, branch = (config["repository"][key] for key in ("url", "branch"))
     run_successfully("git", "init", "-q", "--bare", hosted)
+    # So that it takes a push of a clone without the whole history.
     run_successfully("git", "-C", hosted, "config", "receive.shallowUpdate", "true")
     run_successfully("git", "push", "-q", hosted, f"HEAD:refs/heads/{branch}", cwd=ROOT)
     cell = next(c for c in copies.copy("01").cells if "install" in c.metadata.get("tags", []))
@@ -143,7 +144,7 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
         GIT_CONFIG_KEY_0=f"url.file://{hosted}.insteadOf",
         GIT_CONFIG_VALUE_0=url,
         PIP_NO_INDEX="1",
-        PIP_NO_BUILD_ISOLATION="0",
+        PIP_NO_BUILD_ISOLATION="0",  # pip reads 0 of this variable as: build without isolation
         PIP_DISABLE_PIP_VERSION_CHECK="1",
     )
     python, folder = environment(tmp_path / "env"), tmp_path / "content"

@@ -269,19 +269,22 @@ def tabulate_rates(
 def draw_allocation(
     sigma: np.ndarray, sizes: np.ndarray, allocations: dict[str, np.ndarray]
 ) -> Figure:
-    """Draw which share of each client's examples the optimal allocation uses, over the client's spread.
+    """Draw which share of each client's examples the optimal allocation of a tenth of all uses, over the client's spread.
 
     Args:
         sigma: standard deviation of each client's example gradients, [N].
         sizes: examples of each client, [N].
-        allocations: examples that each client trains on, [N], by the weights of the clients.
+        allocations: examples that each client trains on, [N], by the name of the clients' weights in the objective (by
+            size, or equal). In sum they are a tenth of all examples.
     """
     figure, axes = plt.subplots(1, 2, figsize=(7.0, 2.9), sharey=True)
     some = sizes > 1  # a client of one example has no spread
     for ax, (name, n_prime) in zip(axes, allocations.items(), strict=True):
         share = 100 * n_prime[some] / sizes[some]
+        # Of a dot, in square points: the smallest stay visible.
         area = 220 * sizes[some] / sizes.max() + 8
         ax.scatter(sigma[some], share, area, color=BROWN, alpha=0.55, lw=0)
+        # 10 %: if every client used the same share of its examples.
         ax.axhline(10, color="black", lw=1, ls=":")
         plots.annotate(ax, sigma[some].min(), 10, "one rate for all", "black", 0, 5, ha="left")
         ax.set_title(name, loc="left")

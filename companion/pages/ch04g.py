@@ -124,6 +124,7 @@ def tabulate_weights(sizes, md: tuple, algorithm_1: tuple) -> pd.DataFrame:
             "variance, MD": map(str, np.diag(md_covariance)),
             "Algorithm 1": map(str, np.diag(covariance)),
             "takes part, MD": map(str, md_chances),
+            # Algorithm 1's chances to take part. The space tells the column's name from that of its variances.
             "Algorithm 1 ": map(str, chances),
         }
     )

@@ -157,7 +157,7 @@ def stamp(values: dict[str, Any], default: dict[str, Any]) -> None:
 
 
 def _shown(value: Any) -> str:
-    """Format a parameter's value."""
+    """Format a parameter's value; an empty text stands for the usual one, as of the task's usual network."""
     return f"`{value}`" if value != "" else "(the usual)"
 
 

@@ -63,16 +63,18 @@ def paragraphs(blocks: Iterable[myst.Block]) -> Iterator[str]:
 
 def _words(tokens: list[Token]) -> Iterator[str]:
     """Yield inline tokens as text, with `X` for a reference, a number, a formula or a piece of code: each counts as a word."""
-    previous = None
+    previous = None  # the type of the token before
     for token in tokens:
         if token.type in ("text", "text_special"):
             yield token.content
         elif token.type in ("softbreak", "hardbreak"):
             yield " "
+        # A link that closes where it opens has no words of its own: the book fills in those of its target.
         elif token.type in ONE_WORD or (token.type == "link_close" and previous == "link_open"):
             yield "X"
         elif token.type == "myst_role":
             reference = REFERENCE.match(token.meta["name"])
+            # No values and no labels ({}, {}): other roles are read as their own words.
             yield (
                 "X"
                 if reference

@@ -528,7 +528,11 @@ def _value_after(run: pd.DataFrame, rounds: int, column: str) -> float:
 
 
 def _cost_to_reach(run: pd.DataFrame, cost: str, goal: float) -> float:
-    """Return the cost at which the curve first reaches the goal, linear between evaluations; NaN if it does not."""
+    """Return the cost at which the curve first reaches the goal, linear between evaluations; NaN if it does not.
+
+    `cost` is a cumulative column, such as megabytes. The curve begins at cost 0 with accuracy 0; a run that diverged (column
+    `ended`) reaches nothing.
+    """
     y, x = np.append(0.0, run["test_accuracy"]), np.append(0.0, run[cost])
     diverged = run["ended"].iloc[0]
     if diverged or not (y >= goal).any():

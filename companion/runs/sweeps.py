@@ -328,6 +328,7 @@ def worst_decile(task, federation, params) -> float:
     recall = (is_correct @ labels / labels.sum(0)).numpy()
     counts = federation.label_counts[federation.with_data]
     shares = counts / counts.sum(1, keepdims=True)
+    # Counts end at the highest class of the training examples; the task may have more.
     return simulation.worst_decile(shares @ recall[: counts.shape[1]])
 
 

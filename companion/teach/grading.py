@@ -178,6 +178,8 @@ def set_limits(limits: Limits) -> Callable[[], None]:
             end_with_parent(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         memory = int(limits.gigabytes * 2**30)
         for name, value in (
+            # Only a guard for processes that escape the clock of `read_records`: threads may use more than a second of
+            # processor time in a second.
             ("RLIMIT_CPU", STARTUP + 2 * limits.seconds),
             ("RLIMIT_DATA", memory),
             ("RLIMIT_FSIZE", MAX_FILE),

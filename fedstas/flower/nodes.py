@@ -58,7 +58,8 @@ class Nodes(Roster, Server):
         if arrays and self._from_seed and self.round == 1:
             settings["w_0"], arrays = messages.digest(arrays["model"]), None
         content = messages.make_content(arrays, round=self.round, **settings)
-        # A message outlives the wait for its answer, and a minute for the clocks of two machines that differ.
+        # A message lives twice as long as its answer is waited for, so that it does not expire before, and a minute
+        # more, since the clocks of two machines differ.
         return self.message(self.node_ids[k], kind, content, ttl=2 * self._patience + 60)
 
     def model_for(self, k: int) -> dict | None:

@@ -113,7 +113,11 @@ def gradients(module, models: Tensor, *batch: Tensor) -> Tensor:
 def train_one_by_one(
     module, params: Tensor, data, rows, weights, how: Steps, *keys: Tensor
 ) -> Tensor:
-    """Train one client after another and return the models [m, P]; arguments as in `engine.local_updates`."""
+    """Train one client after another and return the models [m, P].
+
+    Arguments as in `engine.local_updates`, where `rows` and `weights` [m, steps, batch] are called `idx` and `weight`.
+    `keys` [m, steps, batch], of a network with dropout, are one argument or none.
+    """
     clients = zip(*(values.split(1) for values in (rows, weights, *keys)), strict=True)
     models = [
         _train(gradient, module, params, data, r, w, how.of([i]), *k)

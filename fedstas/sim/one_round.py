@@ -90,7 +90,10 @@ class _CachingServer(Server):
         return self._answers[self.round, key]
 
     def _ask_gradients(self, what, make):
-        """Ask all clients about their gradients, or return the stored answer."""
+        """Ask all clients about their gradients, or return the stored answer.
+
+        As in `Server`, `what` names the question, and `make` turns the gradients into the answer and its bytes per client.
+        """
         return super()._ask_gradients(
             what, lambda gradients: self._cached(what, lambda: make(gradients))
         )

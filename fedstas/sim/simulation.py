@@ -252,7 +252,11 @@ class Setup:
 
     @cached_property
     def key(self) -> str:
-        """The hash of everything that a history must share to be continued."""
+        """The hash of everything that a history must share to be continued.
+
+        `later` are options that were added later: they are hashed only where they are used, so that the keys of histories
+        without them stay as they were.
+        """
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = user_code.source_digests(self.method.clients, self.method.data, self.method.server)
         later: tuple = () if self.average is None else ("average", self.average)
@@ -370,7 +374,7 @@ class Progress:
     @property
     def seconds(self) -> float:
         """Seconds of training and measuring, including those before a resumption."""
-        return time.perf_counter() - self._began
+        return time.perf_counter() - self._began  # `resume` sets it back by the seconds before
 
     def resume(self, history: History, rounds: int) -> None:
         """Continue from a history of fewer rounds; `InputError` if it is not of the same run."""

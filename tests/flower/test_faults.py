@@ -141,11 +141,15 @@ def test_a_late_node_misses_its_round_and_comes_back(nodes, train):
 
 @pytest.mark.parametrize("code, noted", [(2, True), (5, False)], ids=["failed", "gone"])
 def test_a_node_whose_hello_failed_is_greeted_again_in_the_next_round(code, noted, nodes, train):
-    """The SuperLink answers for a node that is gone; the node is asked again all the same."""
+    """The SuperLink answers for a node that is gone; the node is asked again all the same.
+
+    In Flower's `ErrorCode`, 2 says that the node's program raised an exception, and 5 that the node is unavailable. There
+    are 11 clients with data, and a hello is the first message to a node.
+    """
     method = methods.get("fedavg")
 
     def fault(node, message, reply):
-        if node == 1001 and message.metadata.group_id == "1":
+        if node == 1001 and message.metadata.group_id == "1":  # round 1
             return Message(Error(code, "no data"), reply_to=message)
         return reply
 
@@ -392,7 +396,7 @@ def test_a_run_without_nodes_ends_with_the_reason(nodes, train):
 
     def fault(node, message, reply):
         trained.extend([node] if message.metadata.message_type == "train" else [])
-        if len(trained) == 4:
+        if len(trained) == 4:  # all participants of round 1, as many as `train` has by default
             grid.online.clear()
         return reply
 

@@ -137,7 +137,7 @@ def draw_reply(draw, kind):
 def test_a_reply_is_valid_or_an_input_error(kind, data):
     content = data.draw(draw_reply(kind))
     try:
-        value = read(kind, Message(content, 1, "train"))
+        value = read(kind, Message(content, 1, "train"))  # node and type, which `read` ignores
     except InputError:
         return
     assert is_valid(kind, value)

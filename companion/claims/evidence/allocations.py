@@ -32,6 +32,7 @@ def rounding() -> tuple:
     Returns:
         (N_h, S_h, m, Neyman allocation, proportional one, variance of the first, of the second).
     """
+    # From the least sum with m = 2 on; the end only stops a search in vain.
     for total in range(6, 30):
         for m, a, b, x, y in _splits(total, 5):
             has_tie = m * a * x % (a * x + b * y) * 2 == a * x + b * y  # a fraction of 1/2
@@ -202,7 +203,13 @@ def small_allocation_cases(high: int = 5, spread: int = 3) -> Iterator[tuple[tup
 
 @cache
 def count_allocation_cases(cases: tuple | None = None) -> dict[str, int]:
-    """Count in how many cases (N_h, S_h, m), by default `small_allocation_cases`, eq. 3.5 is whole, within bounds, optimal if rounded."""
+    """Count in how many cases (N_h, S_h, m), by default `small_allocation_cases`, eq. 3.5 is whole, within bounds, optimal if rounded.
+
+    Returns:
+        How many cases there are; in how many eq. 3.5 is "whole"; and in how many, rounded, it gives a stratum "zero" draws,
+        gives one more draws than it has clients ("above"), is within these bounds but "worse" than the best whole
+        allocation, or as good ("optimal"). "ours": in how many the package's allocation is as good.
+    """
     count = dict.fromkeys(("cases", "whole", "zero", "above", "worse", "optimal", "ours"), 0)
     for n, s, m in small_allocation_cases() if cases is None else cases:
         quotas = theory.neyman_printed(n, s, m)

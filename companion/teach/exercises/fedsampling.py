@@ -89,12 +89,17 @@ EXERCISES["needed"] = Function(
 
 
 def round_variances(shards, request=2):
-    """Return the aggregate's variance under FedSampling with this request, and with one client drawn by its size."""
+    """Return the aggregate's variance under FedSampling with this request, and with one client drawn by its size.
+
+    Args:
+        shards: of each client the gradients of its examples, which are numbers.
+        request: how many examples FedSampling draws on average, each by a coin of its own; it divides their sum by it.
+    """
     pool = [x for shard in shards for x in shard]
     rate, mean = F(request, len(pool)), F(sum(pool), len(pool))
-    examples = rate * (1 - rate) * sum(F(x) ** 2 for x in pool) / request**2
-    client = sum(len(x) * (F(sum(x), len(x)) - mean) ** 2 for x in shards) / len(pool)
-    return examples, client
+    by_examples = rate * (1 - rate) * sum(F(x) ** 2 for x in pool) / request**2
+    by_client = sum(len(x) * (F(sum(x), len(x)) - mean) ** 2 for x in shards) / len(pool)
+    return by_examples, by_client
 
 
 def check_one_client(example) -> str:
