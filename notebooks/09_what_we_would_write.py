@@ -173,7 +173,7 @@ glue_figure("ch9_six", six.draw(panels, columns=3))
 #
 # ```{admonition} As written: how the journal's Algorithm 3 differs
 # :class: as-written
-# The paper clusters gradients by k-means every few rounds, gives each stratum several participants by Neyman's allocation, draws them by the norms of
+# The paper clusters gradients by k-means in every round, shares the participants out by Neyman's allocation, draws them by the norms of
 # their gradients, and averages their models. Six things differ here: weights undo the selection; they act on updates; strata are made so
 # that the variance of the sum is small, not so that clusters are tight; each stratum has one draw; strata are made once; and draws follow the clients' weights,
 # not the norms of their gradients. The share $q$ of the data is a number that we set, not an estimate.
@@ -493,7 +493,7 @@ expect(
 #
 # ## Does the model become more accurate?
 #
-# It becomes more accurate than with MD where clients are heterogeneous and few, and hardly more than with clustered sampling. We compared in two ways: after 99
+# It becomes more accurate than with MD where clients are heterogeneous and a round asks few of them, and hardly more than with clustered sampling. We compared in two ways: after 99
 # rounds at the preprint's learning rate of 0.01, and with a learning rate tuned for each method at equal megabytes.
 
 
@@ -637,7 +637,7 @@ Markdown(ch09.format_citation())
 # - This variance is what the pairs in one stratum add. The best strata are a cut, with one draw each.
 # - Where the search stops, the variance is never above MD's on the features that were cut. k-means strata can be worse than MD, and noise or wrong features
 #   take the guarantee away.
-# - The gain is large for one round and smaller for the trained model. It is certain only where clients are heterogeneous and participants few.
+# - The gain is large for one round and smaller for the trained model. It is certain only where clients are heterogeneous and a round asks few of them.
 #
 # ## Exercises
 #

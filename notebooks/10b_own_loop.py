@@ -118,6 +118,8 @@ for name in ("md", "clustered-similarity", "fedstas-least-variance"):
 # The three designs ran in the same loop, and only the name changed. One run of each design cannot decide which is better, so {doc}`10_which_design` compares
 # the designs over many runs.
 #
+# That page advises to average the server's models. In a loop this is one line after each round, `average = 0.9 * average + 0.1 * model`: no client trains from `average`, and `average` is what you deploy.
+#
 # The simulator uses the same code, so it draws the same cohorts for the same seed and the same answers. Tests compare the two for fifteen methods.
 #
 # ## What do you have to give?

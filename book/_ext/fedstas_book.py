@@ -104,7 +104,7 @@ class Provenance(ChapterDirective):
             self.fields(rows),
             nodes.paragraph(
                 "",
-                "To record them again, in the folder runs (what is there is skipped; --folder names another):",
+                "To record them again, in the folder runs (runs that are there are skipped; the option `folder` names another folder):",
             ),
             nodes.literal_block(commands, commands, language="bash"),
         ]

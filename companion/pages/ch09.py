@@ -545,7 +545,7 @@ def format_citation() -> str:
   author  = {{{{{" and ".join(people)}}}}},
   url     = {{{cff.get("repository-code", repository)}}},
   license = {{{cff["license"]}}},
-  note    = {{Chapter A better design}}
+  note    = {{Page: A better design}}
 }}
 @article{{slessor{paper["year"]}fedstas,
   title   = {{{paper["title"]}}},

@@ -153,7 +153,7 @@ def build(
             text="How many participants has a round, and how heterogeneous are the clients?",
             link="which-unlike",
             answers=(
-                ("few, and a round misses most classes", "strata"),
+                ("few, and rounds miss classes", "strata"),
                 ("many, or similar clients", "md"),
             ),
         ),

@@ -420,7 +420,10 @@ def check_closed_form(heads: pd.DataFrame, table: pd.DataFrame) -> dict[str, boo
         "means of images": all(means.loc[s, "large"] < md[s] - 5 for s in images),
         "ridge by author": bool(abs(ridge.loc[BY_AUTHOR, "large"] - md[BY_AUTHOR]) < 1),
         "cheap": all(means.loc[s, "megabytes"] < 0.1 * means.loc[s, "budget"] for s in means.index),
-        "within": all(ridge.loc[s, "within"] > best[s] for s in (TWENTY, THOUSAND)),
+        "within": all(
+            (ridge.loc[s, "within"] > best[s]) == (s in (TWENTY, THOUSAND)) for s in images
+        ),
+        "behind within": bool(ridge.loc[FEATURES, "within"] < md[FEATURES]),
     }
 
 
