@@ -162,7 +162,7 @@ def test_recorded_figures_state_runs_commits_machines_and_command(site):
 
 def test_alternative_texts_have_the_values_of_the_run(chapter_pages):
     alts = [image.get("alt", "") for image in chapter_pages["07_fedsampling"].images]
-    assert any("over sigma 0, 0.75, 1.5, 2.25 and 3, one mark" in alt for alt in alts)
+    assert any("for sigma 0, 0.75, 1.5, 2.25 and 3, by how many points" in alt for alt in alts)
 
 
 def test_each_chapter_has_launch_links_and_downloads(chapter_pages):
