@@ -18,7 +18,7 @@ from doit.reporter import ConsoleReporter
 from doit.tools import config_changed
 
 from companion import dependencies
-from companion.pages import parameters, warm
+from companion.pages import instruments, parameters, warm
 
 PROFILE = os.environ.get("FEDSTAS_PROFILE", parameters.PROFILES[0])
 PROGRESS = Path(".cache/progress")  # a file for each running chapter: cells done/cells
@@ -137,18 +137,7 @@ def task_provenance():
 
 def task_explorer():
     """Compute the instruments' data and draw their static figures."""
-    parts = (
-        "train",
-        "drag",
-        "squeeze",
-        "strata",
-        "allocation",
-        "bias",
-        "coin",
-        "estimate",
-        "privacy",
-    )
-    targets = ("explorer.json", *(f"explorer-{part}.png" for part in parts))
+    targets = ("explorer.json", *(f"explorer-{part}.png" for part in instruments.NAMES))
     return {
         "file_dep": [LOCK, *code("companion/pages/explorer.py")],
         "targets": [f"book/chapters/{name}" for name in targets],

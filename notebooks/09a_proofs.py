@@ -49,6 +49,8 @@ from fedstas import clustered, theory
 from fedstas.sim.rng import stream
 from fedstas.theory import convergence
 from fedstas.theory import least_variance as lv
+from fedstas.theory.least_variance import pair_weights
+from fedstas.theory.least_variance import sum_within_strata as inside
 
 s = chapters.settings("09a_proofs", globals())
 
@@ -134,20 +136,6 @@ for labels, measure in product(lv.partitions(5, 3), (None, (1, 2, 3, 4, 5))):
 
 
 # %% tags=["hide-input"] mystnb={"code_prompt_show": "Show the check: the variance of all cohorts", "code_prompt_hide": "Hide the check: the variance of all cohorts"}
-def pair_weights(omega, u, a=None):
-    """Return d_kl [N, N]: what clients k and l add to the variance if they
-    share a stratum."""
-    a = omega if a is None else a
-    x = u * (omega / a)[:, None]
-    return np.outer(a, a) * ((x[:, None] - x) ** 2).sum(-1)
-
-
-def inside(d, labels):
-    """Return the variance of one draw from each stratum: the sum over pairs
-    in the same one."""
-    return (d * np.equal.outer(labels, labels)).sum() / 2
-
-
 five = np.array([Q(n, 12) for n in (1, 2, 2, 3, 4)])
 u5 = [[1, 0], [0, 2], [3, 1], [-1, -1], [2, 2]]
 for a, labels in product((five, np.array([1, 3, 2, 5, 4])), lv.partitions(5, 3)):
@@ -159,39 +147,6 @@ assert inside(pair_weights(five, np.array(u5)), [0] * 5) / 3 == md5
 # ## When is it never worse than MD?
 #
 # The variance is at most MD's wherever the search for strata comes to rest. The search is the one of the main page: it moves single clients and swaps pairs.
-
-
-# %% tags=["hide-input"] mystnb={"code_prompt_show": "Show the search, as on the main page", "code_prompt_hide": "Hide the search, as on the main page"}
-def place(d, labels, m, order):
-    """Move each client to where it costs least, until none moves."""
-    improved = True
-    while improved:
-        improved = False
-        for k in order:
-            cost = np.array([d[k, labels == h].sum() for h in range(m)])
-            if labels[k] < 0 or cost.min() < cost[labels[k]] - 1e-12:
-                labels[k], improved = cost.argmin(), True
-
-
-def swap(d, labels, m):
-    """Exchange the two clients that gain most; return whether any gained."""
-    cost = np.stack([d[:, labels == h].sum(1) for h in range(m)], axis=1)[:, labels]
-    # of client k, in the stratum of client l
-    gain = cost.diagonal()[:, None] - cost
-    gain = gain + gain.T + 2 * d
-    gain[np.equal.outer(labels, labels)] = 0
-    k, other = divmod(gain.argmax(), len(d))
-    labels[[k, other]] = labels[[other, k]]
-    return gain[k, other] > 1e-12
-
-
-def search(d, m, order):
-    """Return strata [N] that no move and no swap makes better."""
-    labels = np.full(len(d), -1)
-    place(d, labels, m, order)
-    while swap(d, labels, m):
-        place(d, labels, m, order)
-    return labels
 
 
 # %% [markdown]
@@ -233,18 +188,11 @@ def of_md(d, labels, m=2):
     return inside(d, labels) / (inside(d, [0] * len(d)) / m)
 
 
-def rests(d, labels, m):
-    """Check that no client gains by moving to another stratum."""
-    after = np.array(labels)
-    place(d, after, m, range(len(d)))
-    return (after == labels).all()
-
-
 line = pair_weights(np.full(4, Q(1, 4)), np.array([[0], [1], [0], [1]]))
 rest = (0, 0, 1, 1)
-assert rests(line, rest, 2) and of_md(line, rest) == 1
+assert ch09.no_move_gains(line, rest, 2) and of_md(line, rest) == 1
 d5 = pair_weights(five, np.array(u5))
-assert all(of_md(d5, x, 3) <= 1 for x in lv.partitions(5, 3) if rests(d5, x, 3))
+assert all(of_md(d5, x, 3) <= 1 for x in lv.partitions(5, 3) if ch09.no_move_gains(d5, x, 3))
 kmeans = of_md(simplex(5), (0, 0, 0, 0, 1))
 best5 = min(of_md(simplex(5), x) for x in lv.partitions(5, 2))
 merged_costs = [of_md(simplex(n), lv.merge_strata(simplex(n), 2)) for n in range(3, 13)]
@@ -357,7 +305,7 @@ for name, rows in draws.items():
     strata = lv.round_to_strata(rows / 3, gram)
     rounded[name] = (
         variance(rows / 3, rows, gram),
-        inside(d, strata),
+        float(inside(d, strata)),
         lv.best_partition(d, 3)[1],
     )
     assert rounded[name][1] <= rounded[name][0] + 1e-12
@@ -545,7 +493,7 @@ np.testing.assert_allclose(theirs, bounds["decreasing"])
 # %% tags=["remove-input"]
 late = series["decreasing: strata"]
 slope = np.log(late[1_000] / late[10_000]) / np.log(10)
-glue_values("ch9", slope=slope, V_star=V_star, V_star_md=inside(d, [0] * 5) / 3)
+glue_values("ch9", slope=slope, V_star=V_star, V_star_md=float(inside(d, [0] * 5) / 3))
 expect("the exact error falls like", abs(slope - 1) < 0.02, slope=slope)
 table(ch09.tabulate_series(series))
 

@@ -45,33 +45,11 @@ from companion import one_rounds, plots, records, tables
 from companion.pages.prose import expect, glue_values, table
 from fedstas import methods, one_round, partition, privacy, tasks
 from fedstas.theory import least_variance as lv
+from fedstas.theory.least_variance import pair_weights
+from fedstas.theory.least_variance import sum_within_strata as inside
 
 s = chapters.settings("09b_variations", globals())
 plots.set_page_style()
-
-
-# %% tags=["remove-cell"]
-def pair_weights(omega, u, a=None):
-    """Return d_kl [N, N]: what clients k and l add to the variance if they
-    share a stratum."""
-    a = omega if a is None else a
-    x = u * (omega / a)[:, None]
-    return np.outer(a, a) * ((x[:, None] - x) ** 2).sum(-1)
-
-
-def inside(d, labels):
-    """Return the sum of pair weights over the pairs in the same stratum."""
-    return (d * np.equal.outer(labels, labels)).sum() / 2
-
-
-def rests(d, labels, m):
-    """Check that no client gains by moving to another stratum."""
-    labels = np.array(labels)
-    for k in range(len(d)):
-        cost = np.array([d[k, labels == h].sum() for h in range(m)])
-        if cost.min() < cost[labels[k]] - 1e-12:
-            return False
-    return True
 
 
 # %% tags=["remove-cell"]
@@ -138,7 +116,7 @@ def md(omega, m):
 
 w, tau = [Q(1, 6), Q(2, 6), Q(3, 6)], [1, 2, 1]
 # equal updates, and noise
-d = lv.pair_weights(w, [[0]] * 3, None, [t * t for t in tau])
+d = pair_weights(w, [[0]] * 3, None, [t * t for t in tau])
 nu = sum((o * t) ** 2 for o, t in zip(w, tau, strict=True))
 P = inside(d, (0, 0, 0))
 for labels in lv.partitions(3, 2):
@@ -266,7 +244,9 @@ for d in every:
         best_labels = min(within, key=lambda labels: inside(d, labels))
         best_inside = min(inside(true_pairs, labels) for labels in within)
         assert inside(true_pairs, best_labels) <= factor * best_inside
-        assert all(inside(true_pairs, x) <= factor * md5 for x in within if rests(d, x, 3))
+        assert all(
+            inside(true_pairs, x) <= factor * md5 for x in within if ch09.no_move_gains(d, x, 3)
+        )
 assert checked
 # %% tags=["remove-cell"]
 promise = 100 * 99 * np.exp(-64 / 2 * (0.9**2 / 2 - 0.9**3 / 3))
@@ -323,7 +303,7 @@ SILENT, labels, nobody = Q(1, 10), (0, 1, 0, 2, 1), [*u5, [0, 0]]
 full = [sum(five[k] * u5[k][i] for k in range(5)) for i in (0, 1)]
 # delta / (1 - delta) times the squared length
 more = [Q(1, 9) * sum(c * c for c in v) for v in u5]
-d, nu = lv.pair_weights(five, u5, None, more), sum(five**2 * more)
+d, nu = pair_weights(five, u5, None, more), sum(five**2 * more)
 draws = lv.rows_of_strata(five, labels)
 short = lv.moments_by_enumeration(*or_nobody(*draws, SILENT), nobody)[0]
 assert short == [Q(9, 10) * x for x in full]
@@ -336,7 +316,7 @@ assert mean_variance == (full, (inside(d, [0] * 5) + nu) / 3)
 
 rates = [Q(1, 2), Q(1, 3), Q(1, 4), Q(1, 5), Q(1, 10)]  # probabilities of no answer, one per client
 more = [r / (1 - r) * sum(c * c for c in v) for r, v in zip(rates, u5, strict=True)]
-d, nu = lv.pair_weights(five, u5, None, more), sum(five**2 * more)
+d, nu = pair_weights(five, u5, None, more), sum(five**2 * more)
 own_factors = [1 / (1 - r) for r in rates]
 mean_variance = lv.moments_by_enumeration(*each_or_nobody(*draws, rates, own_factors), nobody)
 assert mean_variance == (full, inside(d, labels) + nu)

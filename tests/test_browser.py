@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from browser import build, needs_browser, start
 
-from companion.pages.explorer import FIGURES
+from companion.pages.instruments import NAMES
 
 pytestmark = [needs_browser, pytest.mark.slow]
 
@@ -200,11 +200,11 @@ def test_the_explorer_shows_instruments_or_without_scripts_figures(chromium, sit
     url = (site / "explorer.html").as_uri()
     with chromium.page() as page:
         open_page(page, url)
-        assert page.evaluate(visible) == [len(FIGURES), 0]
+        assert page.evaluate(visible) == [len(NAMES), 0]
     with chromium.page() as page:
         page.call("Emulation.setScriptExecutionDisabled", value=True)
         page.open(url)
-        assert page.evaluate(visible) == [0, len(FIGURES)]
+        assert page.evaluate(visible) == [0, len(NAMES)]
 
 
 def test_the_ledger_filters_by_verdict_and_shows_all_without_scripts(chromium, site):

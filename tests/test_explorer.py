@@ -10,7 +10,7 @@ import pytest
 from browser import needs_browser, start
 from demo_page import load_extension, write_page
 
-from companion.pages import draw_probabilities, explorer, moving_pictures
+from companion.pages import draw_probabilities, explorer, instruments, moving_pictures
 from fedstas import allocation, compression, privacy, theory
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +69,7 @@ def browse(tmp_path, extension, data, chromium):
 def render_page(chromium, tmp_path, extension, data, drive, theme, width, scripts) -> str:
     """Return the HTML of a page of all instruments, in a theme and width, after its scripts and `drive` ran."""
     end = f"<script>{MOVE_AND_REPORT}{drive}</script>"
-    url = write_page(tmp_path, extension.PARTS, data, theme, width, scripts, end)
+    url = write_page(tmp_path, instruments.NAMES, data, theme, width, scripts, end)
     with chromium.page(width) as tab:
         tab.open(url)
         document = tab.evaluate("document.documentElement.outerHTML")
@@ -85,7 +85,7 @@ def reported_value(document: str, key: str):
 
 def test_the_data_of_the_instruments_are_small_and_complete(data):
     assert len(json.dumps(data)) < explorer.MAX_BYTES
-    assert tuple(data) == explorer.FIGURES
+    assert tuple(data) == instruments.NAMES
     part = data["privacy"]
     assert len(part["attack"]) == len(part["epsilons"])
     assert all(len(row) == len(part["caps"]) for row in part["attack"])
@@ -129,13 +129,13 @@ def test_equal_spreads_of_zero_have_no_printed_allocation():
 def test_the_page_files_are_the_data_and_a_figure_for_each_part(tmp_path, data):
     explorer.write_page_files(tmp_path)
     assert json.loads((tmp_path / "explorer.json").read_text(encoding="utf-8")) == data
-    for name in explorer.FIGURES:
+    for name in instruments.NAMES:
         assert (tmp_path / f"explorer-{name}.png").stat().st_size > 5000
 
 
 def test_the_page_has_a_figure_before_each_instrument():
     page = (ROOT / "book" / "explorer.md").read_text(encoding="utf-8")
-    for name in explorer.FIGURES:
+    for name in instruments.NAMES:
         figure = page.index(f":name: fig-explorer-{name}")
         assert f"chapters/explorer-{name}.png" in page
         assert figure < page.index(f"```{{explorer}} {name}") < page.index("{explorer} checked")
@@ -144,7 +144,7 @@ def test_the_page_has_a_figure_before_each_instrument():
 
 def test_scripts_and_styles_load_nothing(extension):
     names = {path.name for path in extension.SCRIPTS.iterdir()}
-    assert names == {"core.js", "instruments.css", *(f"{part}.js" for part in extension.PARTS)}
+    assert names == {"core.js", "instruments.css", *(f"{part}.js" for part in instruments.NAMES)}
     for name in names:
         text = (extension.SCRIPTS / name).read_text(encoding="utf-8")
         assert not re.search(r"https?://|fetch\(|XMLHttp|import\(|@import|url\(", text), name
@@ -159,7 +159,6 @@ def test_a_page_has_the_data_and_scripts_of_its_instruments_only(extension, data
     text = re.search(r'id="explorer-data">(.*?)</script>', script)[1]
     assert json.loads(text) == {"coin": data["coin"]}
     assert script.count("fedstasExplorer.add(") == 1 and len(script) < 40_000
-    assert extension.PARTS == explorer.FIGURES
 
 
 def test_the_quantisation_levels_and_their_error_are_those_of_the_package(data):
@@ -336,7 +335,7 @@ def test_sliders_change_text_and_figures(browse):
     first = reported_value(document, "first")
     assert first["rounded"] == ["2", "3", "5", "0", "infinite"]
     assert "gives stratum 4 no seat: none of those clients can ever be drawn" in first["text"]
-    assert first["figures"] == ["none"] * len(explorer.FIGURES)  # instruments replace all figures
+    assert first["figures"] == ["none"] * len(instruments.NAMES)  # instruments replace all figures
     # Two strata and 12 participants.
     sizes, spreads = explorer.SIZES[:2], explorer.SPREADS[:2]
     expected = [str(k) for k in allocation.neyman(sizes, spreads, 12)]
@@ -371,7 +370,7 @@ def test_sliders_change_text_and_figures(browse):
         "coin": 2,
     }
     sliders |= {"estimate": 4, "privacy": 4}
-    assert sliders.keys() == {*explorer.FIGURES}
+    assert sliders.keys() == {*instruments.NAMES}
     assert len(reported_value(document, "reach")) == sum(sliders.values())
     assert min(reported_value(document, "drawn")) > 40  # characters of a drawing's description
 

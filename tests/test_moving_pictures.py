@@ -9,7 +9,7 @@ import pytest
 from browser import needs_browser, start
 from demo_page import write_page
 
-from companion.pages import explorer, moving_pictures
+from companion.pages import explorer, instruments, moving_pictures
 from fedstas.theory import least_variance as theory
 
 pytestmark = needs_browser
@@ -30,7 +30,7 @@ function move(label, value) {
 @pytest.fixture(scope="module")
 def data() -> dict:
     """Return the data of the moving pictures, as their scripts read them from JSON."""
-    parts = {name: explorer.make_moving_picture(name) for name in explorer.MOVING_PICTURES}
+    parts = {name: explorer.make_moving_picture(name) for name in instruments.MOVING_PICTURES}
     return json.loads(json.dumps(parts, allow_nan=False))
 
 
@@ -59,7 +59,7 @@ def show(chromium, tmp_path, data):
     return open_part
 
 
-@pytest.mark.parametrize("part", explorer.MOVING_PICTURES)
+@pytest.mark.parametrize("part", instruments.MOVING_PICTURES)
 @pytest.mark.parametrize("width", [390, 1000, 1280, 1400])
 def test_a_moving_picture_fits_the_page_and_states_what_it_shows(show, part, width):
     theme = "dark" if width == 1000 else "light"

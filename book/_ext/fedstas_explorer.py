@@ -11,20 +11,11 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from companion.pages import instruments
+
 SCRIPTS = Path(__file__).parent / "instruments"
 PAGE = "explorer"  # has a figure with a caption before each instrument; on other pages the directive adds the picture
 WITHOUT_SCRIPT = "<noscript><p>With JavaScript this is an interactive demo; without it, this is one still picture of it.</p></noscript>"
-PARTS = (
-    "train",
-    "drag",
-    "squeeze",
-    "strata",
-    "allocation",
-    "bias",
-    "coin",
-    "estimate",
-    "privacy",
-)
 CHECKED = '<p class="explorer-checked"></p>'
 
 
@@ -42,7 +33,7 @@ def alternative_text(page: str, part: str) -> str:
     return re.search(rf":name: fig-explorer-{part}\n:alt: (.*)", page)[1]
 
 
-def script(data: dict, parts=PARTS) -> str:
+def script(data: dict, parts=instruments.NAMES) -> str:
     """Return data, style and scripts of these instruments as HTML, to be put after the last of them."""
     texts = {
         p.name: p.read_text(encoding="utf-8")
@@ -67,8 +58,10 @@ class Explorer(SphinxDirective):
         part = self.arguments[0]
         if part == "checked":
             return [nodes.raw("", CHECKED, format="html")]
-        if part not in PARTS:
-            raise self.error(f"unknown part {part!r}: use one of {', '.join(PARTS)}, checked")
+        if part not in instruments.NAMES:
+            raise self.error(
+                f"unknown part {part!r}: use one of {', '.join(instruments.NAMES)}, checked"
+            )
         grids = Path(self.env.srcdir) / "chapters" / "explorer.json"
         for path in (
             grids,
@@ -95,7 +88,7 @@ def append_scripts(app, doctree, docname):
     if parts:
         grids = Path(app.srcdir) / "chapters" / "explorer.json"
         data = json.loads(grids.read_text(encoding="utf-8"))
-        text = script(data, [part for part in PARTS if part in parts])
+        text = script(data, [part for part in instruments.NAMES if part in parts])
         doctree.append(nodes.raw("", text, format="html"))
 
 

@@ -51,6 +51,13 @@ COST_LABELS = {  # in the figure of gains and the table of comparisons
 }
 
 
+def no_move_gains(d, labels, m: int) -> bool:
+    """Return whether no client costs less in another of m strata than in its own, given pair weights d [N, N]."""
+    labels = np.array(labels)
+    costs = np.array([d[:, labels == h].sum(axis=1) for h in range(m)])
+    return bool((costs[labels, np.arange(len(d))] <= costs.min(axis=0) + 1e-12).all())
+
+
 def tabulate_cohorts(cohorts, updates) -> pd.DataFrame:
     """Tabulate cohorts with the weighted sums of their clients' updates; in the table clients are numbered from 1.
 

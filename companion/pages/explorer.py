@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from companion.pages import draw_probabilities, moving_pictures, plots
+from companion.pages import draw_probabilities, instruments, moving_pictures, plots
 from companion.runs.atomic import write
 from fedstas import allocation, compression, privacy, stratification, theory
 from fedstas.errors import InputError
@@ -41,17 +41,6 @@ VALUES = (-1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # six clients' updates in one directi
 NORMS = tuple(map(abs, VALUES))
 COHORT_SIZE = 2  # of these clients
 TEXT_BOX = {"fc": "white", "ec": "none", "pad": 1.5}  # behind words on a map
-MOVING_PICTURES = ("train", "drag")  # of the module of this name
-FIGURES = (
-    *MOVING_PICTURES,
-    "squeeze",
-    "strata",
-    "allocation",
-    "bias",
-    "coin",
-    "estimate",
-    "privacy",
-)
 MAX_BYTES = 500_000  # bytes of the page's data
 
 
@@ -308,14 +297,14 @@ def make_data() -> dict:
         },
     }
     test_cases = make_test_cases()
-    pictures = {name: make_moving_picture(name) for name in MOVING_PICTURES}
+    pictures = {name: make_moving_picture(name) for name in instruments.MOVING_PICTURES}
     return pictures | {name: {**part, "cases": test_cases[name]} for name, part in parts.items()}
 
 
 def draw_figure(name: str):
     """Draw the figure that a page shows in the place of an instrument where no script runs."""
     plots.set_style()
-    if name in MOVING_PICTURES:
+    if name in instruments.MOVING_PICTURES:
         return getattr(moving_pictures, f"draw_{name}")()
     return globals()[f"_draw_{name}"]()
 
@@ -452,7 +441,7 @@ def _draw_privacy() -> Figure:
 def write_page_files(folder: str | Path) -> None:
     """Write the figures of the page, then its data, `explorer.json`."""
     folder = Path(folder)
-    for name in FIGURES:
+    for name in instruments.NAMES:
         figure = draw_figure(name)
         write(
             folder / f"explorer-{name}.png",
