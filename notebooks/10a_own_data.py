@@ -103,7 +103,7 @@ print(f"{len(data.train_y)} examples to train on, {len(data.test_y)} to test")
 # refused, or marked with `missing="indicate"`. `sep=";"`, `decimal=","` and `encoding="latin-1"` read what spreadsheets write.
 
 # %% tags=["remove-cell"]
-ch10a.write_forms("mine")
+ch10a.write_forms("runs/mine")
 
 
 # %%
@@ -113,7 +113,7 @@ def describe(task):
     print(f"{len(task.train_y)} + {len(task.test_y)} examples of shape {shape}, {users} users")
 
 
-files = {"path": "mine/patients.csv", "test": "mine/later.csv"}
+files = {"path": "runs/mine/patients.csv", "test": "runs/mine/later.csv"}
 table = user_data.from_csv(label="diagnosis", client="clinic", **files)
 describe(table)
 
@@ -122,7 +122,7 @@ describe(table)
 # such as `client="patient([0-9]+)"` finds the client in a path instead.
 
 # %%
-describe(user_data.from_folder("mine/pictures", size=8, client="folder"))
+describe(user_data.from_folder("runs/mine/pictures", size=8, client="folder"))
 
 # %% [markdown]
 # **A `Dataset` of torch or torchvision** is read once, item by item, so leave out random augmentation.
@@ -150,8 +150,8 @@ describe(user_data.from_dataset(mine, users=np.arange(len(y)) % 20))
 # somebody else runs no code.
 
 # %%
-leaf = user_data.from_leaf("mine/leaf/train.json", "mine/leaf/test.json")
-pfllib = user_data.from_pfllib("mine/pfllib")
+leaf = user_data.from_leaf("runs/mine/leaf/train.json", "runs/mine/leaf/test.json")
+pfllib = user_data.from_pfllib("runs/mine/pfllib")
 describe(leaf)
 describe(pfllib)
 
