@@ -33,6 +33,7 @@ PURPOSES = {  # extra of pyproject.toml -> what it is for
     "dask": "dask clusters",
     "features": "tasks of frozen features",
     "words": "tasks of word vectors",
+    "datasets": "data sets of Hugging Face",
     "flower": "fedstas.flower",
     "bench": "the benchmarks",
     "dev": "the tests",

@@ -752,7 +752,7 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # ```{glue:figure} figure_ch6_gains
 # :name: fig-ch6-gains
 # :figclass: wide
-# :alt: Three panels with the training loss of Algorithm 1 and Algorithm 2 below MD's in nats, with 95 % intervals and a line at zero named MD = 0: by concentration from 10 to 0.001, by local steps 10, 100 and 500, and by participants 5, 10 and 20. Algorithm 2 grows with skew; Algorithm 1 stays near zero.
+# :alt: Three panels with the training loss of Algorithm 1 and Algorithm 2 below MD's in nats, with 95 % intervals and a line at zero named MD = 0: by concentration, by local steps, and by participants. Algorithm 2 grows with skew; Algorithm 1 stays near zero.
 #
 # How far the final training loss lies below MD's on MNIST (higher is better): means and 95 % intervals over five seeds. Left: by concentration. Middle and right: at concentration 0.01, by local steps and by
 # participants.

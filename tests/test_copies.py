@@ -389,7 +389,7 @@ def test_a_downloaded_copy_runs_in_an_empty_folder(tmp_path):
         str(out.get("data", {}).get("text/markdown")) for c in cells for out in c.get("outputs", [])
     )
     assert (
-        "of 10 clients, $N$ = " in shown
+        "of the 10 clients are left" in shown
         and "**Not the defaults: clients `10`, rounds `2`.**" in shown
     )
     install = next(cell for cell in cells if "install" in cell.metadata.get("tags", []))

@@ -26,13 +26,13 @@ def test_the_best_classifier_has_an_accuracy_of_88_percent_and_the_commonest_top
     assert commonest == (task.test_y.numpy() == top).mean()
 
 
-def test_the_bars_of_users_are_ordered_by_length_and_divided_by_topic():
-    counts = np.array([[1, 0, 2], [5, 1, 0], [0, 4, 0]])
+def test_the_bars_of_users_are_ordered_by_length_and_divided_by_the_rank_of_the_topic():
+    counts = np.array([[1, 0, 2, 1], [5, 1, 1, 1], [0, 4, 0, 0]])
     (ax,) = pages.draw_users(counts).axes
     heights = np.array([[bar.get_height() for bar in part] for part in ax.containers]).T
-    assert heights.tolist() == [[5, 1, 0], [0, 4, 0], [1, 0, 2]]
+    assert heights.tolist() == [[5, 2, 1], [2, 2, 0], [4, 0, 0]]
     tops = [(bar.get_x() + 0.5, bar.get_y() + bar.get_height()) for bar in ax.containers[-1]]
-    assert tops == [(1, 6), (2, 4), (3, 3)]
+    assert tops == [(1, 8), (2, 4), (3, 4)]
 
 
 def test_final_metrics_distinguishes_runs_by_the_settings_that_the_slides_change(

@@ -95,6 +95,9 @@ class RandomView:
     def class_updates(self):
         return self.vectors[:, :3]
 
+    def output_gradients(self, share=1.0, cap=None):
+        return self.vectors[:, :6]
+
     def label_counts(self, epsilon=None):
         shares = np.abs(self.vectors[:, :3])
         return self.sizes[:, None] * shares / shares.sum(1, keepdims=True)
