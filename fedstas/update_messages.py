@@ -136,7 +136,7 @@ def mask(terms: np.ndarray, pair_rng) -> np.ndarray:
         InputError: there is one participant, whose term the sum would show.
     """
     m, size = terms.shape
-    if m < 2:  # noqa: PLR2004
+    if m < 2:
         raise InputError(
             "a cohort has one participant, whose update the sum would show: secure aggregation needs two or more "
             "participants (clients per round)"

@@ -64,6 +64,7 @@ SWEEPS_OF_READER |= {
     },
     ("ch06", "load_runs"): {"clustered-fig-1", "one-digit"},
     ("ch06", "verdicts_table"): {"clustered-fig-1", "one-digit"},
+    ("ch06", "load_messages"): {"clustered-messages"},
     ("ch07", "load_imbalance"): {"imbalance", "fedsampling-mnist-ablations"},
     ("ch07", "rank_methods"): {"preprint", "methods"},
 }

@@ -61,9 +61,7 @@ def test_quantised_updates_are_unbiased_and_their_bytes_are_counted():
 
 def test_a_noisy_update_is_shortened_and_has_the_epsilon_of_its_noise():
     update, message = np.array([3.0, 4.0]), NoisyUpdates(clip=1.0, noise=1e-9)
-    np.testing.assert_allclose(
-        message.transmit(update, stream(0, "noise")), [0.6, 0.8], atol=1e-7
-    )
+    np.testing.assert_allclose(message.transmit(update, stream(0, "noise")), [0.6, 0.8], atol=1e-7)
     for epsilon in (0.1, 1.0, 8.0, 60.0):
         sigma = privacy.gaussian_sigma(epsilon, 1e-5, 2.0)
         assert NoisyUpdates(3.0, sigma).epsilon(1e-5) == pytest.approx(epsilon, rel=1e-6)
@@ -106,9 +104,7 @@ def test_a_masked_run_has_the_curve_of_the_plain_one_and_sees_no_update(digits, 
         assert masked.state.server.last_updates is None
 
 
-def test_designs_that_ask_for_vectors_of_single_clients_are_refused_under_masks(
-    digits, federation
-):
+def test_designs_that_ask_for_vectors_of_single_clients_are_refused_under_masks(digits, federation):
     """Exactly those whose entry says that they do not work under secure aggregation."""
     for name in ("md", "fedavg", "clustered-size", "clustered-similarity", "fedstas", "mifa"):
         if methods.secure(name) == "no":
@@ -118,7 +114,7 @@ def test_designs_that_ask_for_vectors_of_single_clients_are_refused_under_masks(
             run(digits, federation, name, MaskedUpdates())
     wrapped = {n for n, f in vars(Server).items() if hasattr(f, "__wrapped__")}
     assert wrapped == audit.VECTORS
-    with pytest.raises(InputError, match="drop is 0.1"):
+    with pytest.raises(InputError, match=r"drop is 0\.1"):
         run(digits, federation, "md", MaskedUpdates(), drop=0.1)
     with pytest.raises(InputError, match="message is 'rounded'"):
         run(digits, federation, "md", "rounded")

@@ -13,7 +13,7 @@ from pathlib import Path
 from companion.runs import averaging, clustered_grid, fedsampling_grid, sweeps
 from companion.runs.sweeps import Run
 from companion.runs.sweeps import perform as perform
-from fedstas import methods
+from fedstas import config, methods
 from fedstas.errors import check_choice
 from fedstas.sim import partition
 from fedstas.update_messages import MaskedUpdates, NoisyUpdates, QuantisedUpdates
@@ -134,9 +134,16 @@ MESSAGE_ARMS = {  # the schemes of clustered sampling that are run with each
     "as it is": ("md", "clustered-size", "clustered-similarity"),
     "2 bits a number": ("md", "clustered-size", "clustered-similarity"),
     "weak noise": ("md", "clustered-similarity"),
-    "strong noise": ("clustered-similarity",),
+    "strong noise": ("md",),
     "masked": ("md", "clustered-size"),
 }
+
+
+def message_label(identity: dict) -> str:
+    """Return the label in `MESSAGES` of what the participants of a recorded run sent, or the message's settings."""
+    sent = identity.get("message")
+    labels = (key for key, each in MESSAGES.items() if sent == (each and config.to_dict(each)))
+    return next(labels, str(sent))
 
 
 def clustered_messages(profile: str) -> list[Run]:

@@ -532,7 +532,9 @@ def train_round(
             module, params, data, local, idx, example_weights, seed, t, places, corrections
         )
         message = setup.message
-        size = trained.nbytes if message is None else len(trained) * message.count_bytes(len(params))
+        size = (
+            trained.nbytes if message is None else len(trained) * message.count_bytes(len(params))
+        )
         server.charge(examples=int(np.count_nonzero(example_weights)), bytes_up=size)
         if message is not None and not message.sums_only:
             trained = params + transmit(message, trained - params, seed, t, places)
