@@ -132,10 +132,10 @@ MESSAGES = {
 }
 MESSAGE_ARMS = {  # the schemes of clustered sampling that are run with each
     "as it is": ("md", "clustered-size", "clustered-similarity"),
-    "2 bits a number": ("md", "clustered-size", "clustered-similarity"),
+    "2 bits a number": ("md", "clustered-similarity"),
     "weak noise": ("md", "clustered-similarity"),
     "strong noise": ("md",),
-    "masked": ("md", "clustered-size"),
+    "masked": ("clustered-size",),
 }
 
 

@@ -113,9 +113,9 @@ def noisy(claim: Claim) -> Evidence:
 @verdict_if_missing
 def masked(claim: Claim) -> Evidence:
     """Judge whether Algorithm 1 ends where it ends without masks."""
-    values = {name: cost_of_message("masked", name) for name in ("md", SIZE)}
-    judgement = judge_near_zero(values[SIZE], "points")
-    table = pd.DataFrame(values).rename_axis("seed").reset_index().round(3)
+    lost = cost_of_message("masked", SIZE)
+    judgement = judge_near_zero(lost, "points")
+    table = lost.rename("points").rename_axis("seed").reset_index().round(3)
     return judgement.evidence(
         f"Points lost, {WHERE}, {judgement.seeds} paired runs. Algorithm 2 and FedSTaS are refused: they ask for "
         f"vectors of single clients.{judgement.why}",
