@@ -260,6 +260,7 @@ FAULTY = {
     "a type of NumPy": "(same = [np.False_])",
     "a warning": "FutureWarning: soon",
     "a range of one number": "rises from 73 % to 73 %",
+    "a comparison of equal numbers": "larger, 0.26 against 0.26",
     "a plural of one": "codes of 1 bits",
     "an empty comment or heading": "# ",
 }
@@ -279,7 +280,7 @@ def test_a_figure_that_is_not_shown_is_found():
     assert live_text.find_faults(nbformat.v4.new_notebook(cells=[cell])) == [
         "missing figures: 1 are drawn, 0 shown"
     ]
-    good = "It is 1 bit of `nan`, from 7 to 70 % in $\\frac{1}{2}$ rounds.\n\n```python\n# \n```"
+    good = "It is 1 bit of `nan`, 0.5 (0.5 to 0.5), from 7 to 70 %, 0.2 against 0.26, in $\\frac{1}{2}$ rounds.\n\n```python\n# \n```"
     good = nbformat.v4.new_markdown_cell(good)
     assert live_text.find_faults(nbformat.v4.new_notebook(cells=[good])) == []
 
