@@ -441,6 +441,7 @@ expect(
     200 <= even < 1000,
     rounds=even,
 )
+expect("From then on the bias is the larger part", even < 2000, rounds=even)
 levels = curves["fedavg"][-1] / curves["fedavg"][-3], ends["md"] / curves["md"][-3]
 expect("FedAvg's line bends", levels[0] > 1.4 * levels[1], fedavg=levels[0], md=levels[1])
 expect("FedAvg ends up further from the target", ends["fedavg"] > 1.3 * ends["md"], **ends)

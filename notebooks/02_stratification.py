@@ -1139,9 +1139,10 @@ expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15)
 # ```{exercise-start} Neyman by hand
 # :label: ex-neyman-hand
 # ```
-# Level 1. Write eq. 3.5 as `seats(sizes, spreads, m)`, the exact quotas (use `Fraction`). `check.answer("stratification/neyman", seats)`.
-# Then by hand: (a) $N = (50, 30, 20)$, $S = (2, 4, 6)$, $m = 10$; (b) $N = (2, 48, 50)$, $S = (100, 1, 1)$, $m = 10$. What is wrong with
-# the answer to (b), and what is the best one in whole numbers?
+# Level 1. Write eq. 3.5 as `seats(sizes, spreads, m)`: the participants of each stratum as exact fractions (use `Fraction`), not yet rounded.
+# `check.answer("stratification/neyman", seats)`. Then compute by hand how $m = 10$ participants are allocated to three strata in two federations. In (a) the strata have
+# $N_h$ = 50, 30 and 20 clients with the standard deviations $S_h$ = 2, 4 and 6; in (b) they have $N_h$ = 2, 48 and 50 clients with $S_h$ = 100, 1 and 1. In (b) compare the
+# first stratum's participants with its clients: why can nobody draw this allocation? Which whole numbers $1 \le m_h \le N_h$, in sum ten, make $V$ smallest there?
 # ```{exercise-end}
 # ```
 
@@ -1150,8 +1151,8 @@ expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15)
 # :label: sol-neyman-hand
 # :class: dropdown
 # ````
-# In (a) $N_h S_h$ is 100, 120 and 120, in sum 340. In (b) $N_h S_h$ is 200, 48 and 50, so the first stratum would need more clients than it
-# has. It gets both of its clients, and the other strata share the remaining eight participants. If you have 10/7, 24/7 and 36/7 in (a), you squared the
+# In (a) $N_h S_h$ is 100, 120 and 120, in sum 340. In (b) $N_h S_h$ is 200, 48 and 50, so eq. 3.5 gives the first stratum 6.7 participants, although it has only two
+# clients. In whole numbers it gets both of its clients, and the other strata share the remaining eight participants, four each. If you have 10/7, 24/7 and 36/7 in (a), you squared the
 # spreads: you read $S_h$ as the variance.
 
 
@@ -1176,7 +1177,7 @@ for n, sd in (((50, 30, 20), (2, 4, 6)), ((2, 48, 50), (100, 1, 1))):
 # ```{exercise-start} Fewer bits for the same levels
 # :label: ex-entropy
 # ```
-# Level 1. {eq}`eq-bits` gives each code the same number of bits. But the codes are not equally frequent ({numref}`fig-squeeze`).
+# Level 1. Formula {eq}`eq-bits` gives each code the same number of bits. But the codes are not equally frequent ({numref}`fig-squeeze`).
 # An ideal entropy coder needs $-\sum_j q_j \log_2 q_j$ bits per entry, $q_j$ the share of level $j$, at the same error. Write it as `bits(shares)`, for shares some of
 # which may be 0. `check.answer("stratification/bits", bits)`. How many bits does the client of that figure need?
 # ```{exercise-end}

@@ -364,6 +364,7 @@ def largest_ratio(fakes, sizes):
 
 ratio = largest_ratio(range(1, M), range(1, M))
 assert ratio == hit / fake == theory.ldp_ratio(M, alpha)
+print("one report at the preprint's M and alpha:")
 print(f"e^epsilon = {ratio}   epsilon = {math.log(ratio):.5f}")
 
 # %% tags=["remove-input"]
@@ -714,6 +715,7 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # %%
 # the chance that the most frequent of j answers is the clipped size
 read_off = [float(chance) for chance in theory.mode_attack(M, alpha, 20)]
+print("at the preprint's M and alpha:")
 for j in (1, 5, 10, 20):
     epsilon_spent = j * math.log(ratio)
     print(f"reports: {j:2}, epsilon {epsilon_spent:4.1f}, read off: {read_off[j]:.0%}")
@@ -946,7 +948,7 @@ expect("both variances are 0", nothing)
 #   larger client contributes more.
 # - At $M = 100$ and 600 examples each, ten private reports estimate {glue:text}`ch3_mean:.0f` ± {glue:text}`ch3_sd:.0f` where 6,000 is meant. No cap
 #   repairs this. A share $q$ needs no size.
-# - $\epsilon = 3$ is the price of one report. Fresh reports add up; a memoised report does not.
+# - At these numbers $\epsilon = 3$ is the price of one report. Fresh reports add up; a memoised report does not.
 # - At equal cost, the budget of examples is best spent where weight times spread is large.
 #
 # ## Exercises

@@ -146,7 +146,7 @@ def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
         "> **As coded: a place**\n>\n> Some words.",
         "*Figure 1. What to see.*",
         "*Needs: nothing*",
-        "*(An instrument to turn by hand: in the book.)*",
+        "*(The demo is interactive: it stands here on this chapter's page in the book.)*",
     ):
         assert part in text
     assert not MYST_SYNTAX.search(text)

@@ -108,6 +108,10 @@ class CopiedMarkdown(markdown.PlainMarkdown):
             return f"[{text or chapter_name(page[1])}]({url})"
         return super().link(text, target)
 
+    def inline(self, text: str) -> str:
+        """Return a line, a paragraph or a list with words for its roles; "Chapter" where one begins a sentence."""
+        return re.sub(r"(^|[.!?]\s+)\[chapter(?= \w+\]\()", r"\1[Chapter", super().inline(text))
+
     def role(self, name: str, content: str) -> str:
         """Return the words for a role; a page of the book is a link to it in the repository."""
         if name == "doc":

@@ -84,7 +84,7 @@ class PlainMarkdown:
                 needs = block.options.get("needs")
                 return f"*Needs: {needs}*" if needs else ""
             case "explorer":
-                return "*(An instrument to turn by hand: in the book.)*"
+                return "*(The demo is interactive: it stands here on this chapter's page in the book.)*"
             case "math":
                 number = f"\n\\tag{{{label.strip('()')}}}" if label else ""
                 return f"$$\n{block.body}{number}\n$$"
