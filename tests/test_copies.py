@@ -13,7 +13,7 @@ import papermill
 import pytest
 import yaml
 
-from companion.pages import chapters, copies, expectations, live_text, myst, parameters
+from companion.pages import chapters, copies, expectations, live_text, markdown, myst, parameters
 from fedstas.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,6 +74,21 @@ def test_a_copy_is_a_valid_notebook_in_plain_markdown_without_outputs(stem):
         else:
             assert cell.outputs == [] and cell.execution_count is None
     assert f"_build/html/chapters/{stem}.html" in nb.cells[0].source
+
+
+def test_a_reference_to_another_chapter_names_it_and_leads_there():
+    texts = "\n".join(cell.source for cell in read("04b_variance").cells)
+    assert re.search(r"Lemma 1 of \[chapter 2\]\(\S+/02_stratification\.ipynb\)", texts)
+
+
+def test_every_reference_leads_to_a_label_of_a_chapter(monkeypatch):
+    labels = []
+    monkeypatch.setattr(
+        copies.CopiedMarkdown, "elsewhere", lambda self, label: labels.append(label) or label
+    )
+    for stem in STEMS:
+        copies.copy(stem)
+    assert labels and set(labels) <= set(markdown.labels_of_chapters(parameters.sources()))
 
 
 @pytest.mark.parametrize("stem", STEMS)
