@@ -286,7 +286,9 @@ def image(kind: str, data: bytes, alt: str, caption: str = "") -> str:
     """Return an image of this type, embedded in HTML, and its caption (HTML)."""
     encoded = base64.b64encode(data).decode()
     wide = ' class="wide"' if aspect(data) > WIDE else ""
-    tag = f'<img{wide} alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{encoded}">'
+    tag = (
+        f'<img{wide} alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{encoded}">'
+    )
     return tag + caption_element(caption)
 
 
