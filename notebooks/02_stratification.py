@@ -616,7 +616,7 @@ expect("no more than another start", agree > restart - 0.05, squeezed=agree, res
 # ## Do they still know after some rounds?
 #
 # The strata know about as much as at the start. This matters for the cost, because each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
-# all their data. The paper stratifies in every round. The code of December 2024 stratifies once, at $\boldsymbol{w}_0$, and our corrected FedSTaS
+# all their data. The paper stratifies in every round. The code of December 2024 stratifies once, at $\boldsymbol{w}_0$, and {term}`corrected FedSTaS`
 # (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with corrected FedSTaS, and ask again:
 
 # %%

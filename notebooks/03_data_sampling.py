@@ -740,7 +740,7 @@ expect("One memoised report never gives away more", read_off[1] < 0.2, chance=re
 #
 # ## Does data sampling cost accuracy?
 #
-# Yes, in the small federations of this page. We vary the share $q$ alone, in the corrected method. Each federation trains with every rate from the same initial
+# Yes, in the small federations of this page. We vary the share $q$ alone, in {term}`corrected FedSTaS`. Each federation trains with every rate from the same initial
 # model, so that the differences are paired.
 
 # %%
