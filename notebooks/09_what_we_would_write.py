@@ -644,7 +644,7 @@ Markdown(ch09.format_citation())
 # ```{exercise-start} The weights of a cohort
 # :label: wwi-ex-weights
 # ```
-# Level 1. Write `weights(omega, p, labels, seats, drawn)`: for each drawn client the weight of its update. `labels[k]` is the stratum of client $k$, `seats[h]` is the number of
+# Level 1. Write `weights(omega, p, labels, m_h, drawn)`: for each drawn client the weight of its update. `labels[k]` is the stratum of client $k$, `m_h[h]` is the number of
 # draws $m_h$ of stratum $h$, and `p` sums to one within each stratum. Check it with `check.answer("corrected/weights", weights)`.
 # ```{exercise-end}
 # ```
@@ -659,8 +659,8 @@ Markdown(ch09.format_citation())
 
 
 # %%
-def weights(omega, p, labels, seats, drawn):
-    return [omega[k] / (seats[labels[k]] * p[k]) for k in drawn]
+def weights(omega, p, labels, m_h, drawn):
+    return [omega[k] / (m_h[labels[k]] * p[k]) for k in drawn]
 
 
 check.answer("corrected/weights", weights)
@@ -673,7 +673,7 @@ check.answer("corrected/weights", weights)
 # ```{exercise-start} The variance of a design
 # :label: wwi-ex-variance
 # ```
-# Level 2. Write `variance(omega, p, labels, seats, updates)`, the $V$ of {prf:ref}`wwi-thm-variance` (1), for updates that are numbers and not random. Check it with
+# Level 2. Write `variance(omega, p, labels, m_h, updates)`, the $V$ of {prf:ref}`wwi-thm-variance` (1), for updates that are numbers and not random. Check it with
 # `check.answer("corrected/variance", variance)`.
 # ```{exercise-end}
 # ```
@@ -688,12 +688,12 @@ check.answer("corrected/weights", weights)
 
 
 # %%
-def variance_of(omega, p, labels, seats, updates):
+def variance_of(omega, p, labels, m_h, updates):
     total = 0
-    for h, seat in enumerate(seats):
+    for h, draws in enumerate(m_h):
         members = [k for k in range(len(p)) if labels[k] == h]
         second = sum((omega[k] * updates[k]) ** 2 / p[k] for k in members)
-        total += (second - sum(omega[k] * updates[k] for k in members) ** 2) / seat
+        total += (second - sum(omega[k] * updates[k] for k in members) ** 2) / draws
     return total
 
 
