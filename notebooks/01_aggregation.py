@@ -498,6 +498,7 @@ here, on_updates = np.linalg.norm(common), rms["scaled"]
 glue_figure("figure_common", ch01.draw_common_part(lengths, on_models, on_updates, here))
 glue_values("ch1", sum_sd=surplus.std(), hundred=np.interp(100, lengths, on_models))
 growth = np.interp(1000, lengths, on_models) / np.interp(100, lengths, on_models)
+expect("so the error of a round grows", rms["printed"] > 1.1 * rms["scaled"], **rms)
 expect("the error grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 
 # %% [markdown]

@@ -664,6 +664,7 @@ glue_values(
     "ch2", change=change[0], change_low=change[1], change_high=change[2], summary=summary[0]
 )
 expect("about as much as at the start", abs(change[0]) < 8, change=change[0])
+expect("So keeping them costs", keeping[0] > 0.1, points=keeping[0])
 expect("The choice of the summary costs far more", summary[1] > keeping[2], summary=summary)
 
 # %% [markdown]

@@ -790,6 +790,7 @@ glue_values(
     "ch3", tenth=-found.difference[0.1], tenth_low=-found.high[0.1], tenth_high=-found.low[0.1]
 )
 expect("Yes, in the small federations", (found.high[[0.05, 0.1, 0.2]] < 0).all())
+expect("the loss is", found.difference[0.1] < -0.5, difference=found.difference[0.1])
 expect(
     "The less data, the more is lost", found.difference[0.05] < found.difference[[0.1, 0.2]].min()
 )

@@ -374,6 +374,7 @@ glue_values(
 )
 share, heaviest_seats = ch09.find_heaviest_stratum(designs[ch09.KMEANS_LABEL][1], state.omega)
 glue_values("ch9", heaviest=100 * share, its_seats=heaviest_seats)
+expect("k-means leaves most of the weight in one cluster", share > 0.5, share=share)
 expect(
     "least-variance strata have the smallest error",
     shares_left[ch09.LEAST_VARIANCE_LABEL] == min(shares_left.values()),
