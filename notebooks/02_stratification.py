@@ -340,6 +340,7 @@ ratios = relative_error(G, Z) / relative_error(G, theirs)  # our error over that
 
 # %% tags=["remove-input"]
 glue_values("ch2", best_ratio=ratios.min(), orders=len(orders))
+expect("Both versions squeeze well", np.median(error) < 10, lost=np.median(error))
 expect("never larger than theirs", ratios.max() < 1.01, most=ratios.max())
 expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders=len(orders))
 

@@ -629,7 +629,7 @@ expect(
 Markdown(ch09.format_citation())
 
 # %% [markdown]
-# Cite a statement by its name, as "The variance is a cut, in …", and give the version: the provenance above names the commit. Four statements of this page and of
+# Cite a statement by its name, as "The variance is a cut, in …", and give the version: the provenance of this page in the book names the commit. Four statements of this page and of
 # {doc}`its proofs <09a_proofs>` we found nowhere else; the proofs' page lists them, and what was known before.
 #
 # ## What we learned

@@ -470,3 +470,11 @@ def test_an_empty_panel_says_that_nothing_is_recorded():
     assert [line.get_xydata().tolist() for line in dots] == [[[0.5, 1.0]]]
     # None of those named.
     assert [dot.get_color() for dot in dots] == [design_comparison.plots.GREY]
+
+
+def test_a_panels_title_that_would_reach_into_the_next_panel_is_broken():
+    assert design_comparison._break_title("Fashion-MNIST, disjoint 0.01") == (
+        "Fashion-MNIST, disjoint 0.01"
+    )
+    broken = design_comparison._break_title("MNIST, disjoint 0.1, 1,000 clients")
+    assert broken == "MNIST, disjoint 0.1,\n1,000 clients"

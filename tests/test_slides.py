@@ -164,6 +164,15 @@ def test_a_result_has_the_question_of_its_section_as_title():
     assert [slide.title for slide in builder.finish()] == ["A", "Does it?"]
 
 
+def test_a_verdict_repeats_the_claim_that_it_is_on():
+    builder = slides.SlideBuilder(slides.SlideMarkdown({}, {}), {})
+    claim = "```{admonition} As written: eq. 1\n:class: as-written\nIt is 2.\n```"
+    verdict = "```{admonition} Verdict: fails\n:class: verdict\nIt is 3.\n```"
+    builder.read(myst.parse(f"# A\n\nSo.\n\n## Does it?\n\n{claim}\n\nText.\n\n{verdict}"))
+    last = builder.finish()[-1]
+    assert re.search(r"<blockquote>.*eq. 1.*It is 2.*</blockquote>\s*<p>It is 3", last.body, re.S)
+
+
 def test_a_session_is_taught_from_few_slides_with_a_vote_before_its_figure():
     titles = "abcdefg"
     figures = [slides.Slide(t, t, "figure", f"n{t}", t) for t in titles]

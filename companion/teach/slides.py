@@ -32,6 +32,7 @@ BOXES = ("admonition", "prf:lemma", "prf:theorem", "prf:definition", "prf:algori
 SHOWN_SECTIONS = ("What we learned",)  # sections whose text is on a slide, not in the notes
 HIDDEN_TAGS = {"skip-slides", "remove-cell", "remove-output", "hide-output"}
 RESULT = "Result"  # title of a box whose slide has the section's question above it
+VERDICT = "Verdict"  # with which the title of a box begins whose slide repeats the paper's claim
 WIDE = 1.7  # width over height from which a picture has its caption below it, not beside it
 FIGURE_TITLES = {  # by the figure's name; otherwise the title is the caption's first sentence
     "figure_partitions": "Who holds what?",
@@ -332,6 +333,7 @@ class SlideBuilder:
         self.slides: list[Slide] = []
         self.chapter, self.section, self.notes = "", "", []
         self.held_back: list[myst.Block] = []
+        self.claim = ""  # the last box that quotes the paper (Markdown), on which the next verdict is
 
     def read(self, blocks: list[myst.Block], one_slide: bool = False) -> None:
         """Add slides and notes for the blocks of a Markdown cell, or one slide that shows them all."""
@@ -459,6 +461,10 @@ class SlideBuilder:
             label = self.plain.labels.get(block.label, "")
             title = f"{label} {f'({title})' if title else ''}".strip()
         voice = block.options.get("class")
+        if voice == "as-written":
+            self.claim = markdown.quote(title, text)
+        elif title.startswith(VERDICT) and len(self.claim) + len(text) <= MAX_BOX:
+            text = f"{self.claim}\n\n{text}"
         if len(text) > MAX_BOX:
             self.notes.append(text)
             cut = text[: text.rfind("\n\n", 0, MAX_BOX) + 1]
@@ -531,7 +537,7 @@ img { display: block; width: 100%; max-height: 64vh; object-fit: contain; }
 .box > div { border-left: 0.4rem solid var(--voice, var(--soft)); padding: 0.2rem 1.2rem; }
 .as-written { --voice: var(--as-written); } .as-coded { --voice: var(--as-coded); }
 .as-it-should-be { --voice: var(--as-it-should-be); } .verdict { --voice: var(--verdict); }
-blockquote { margin: 0; } pre, table { font-size: 1.1rem; overflow-x: auto; }
+blockquote { margin: 0 0 1.5rem; color: var(--soft); } blockquote p { margin: 0.3rem 0; } pre, table { font-size: 1.1rem; overflow-x: auto; }
 td, th { padding: 0.1rem 0.8rem; border-bottom: 1px solid #ccc; text-align: left; }
 aside { display: none; margin-top: auto; padding-top: 1rem; border-top: 1px solid #ccc; color: var(--soft);
   font-size: 1rem; max-height: 40vh; overflow: auto; }
