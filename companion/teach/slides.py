@@ -333,7 +333,9 @@ class SlideBuilder:
         self.slides: list[Slide] = []
         self.chapter, self.section, self.notes = "", "", []
         self.held_back: list[myst.Block] = []
-        self.claim = ""  # the last box that quotes the paper (Markdown), on which the next verdict is
+        self.claim = (
+            ""  # the last box that quotes the paper (Markdown), on which the next verdict is
+        )
 
     def read(self, blocks: list[myst.Block], one_slide: bool = False) -> None:
         """Add slides and notes for the blocks of a Markdown cell, or one slide that shows them all."""
