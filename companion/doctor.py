@@ -24,6 +24,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MODULES = {  # package -> its module, where the names differ
     "scikit-learn": "sklearn",
     "pyyaml": "yaml",
+    "fpdf2": "fpdf",
     "pytest-xdist": "xdist",
     "sphinx-mathjax-offline": "sphinx-mathjax-offline",
 }

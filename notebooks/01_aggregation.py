@@ -441,6 +441,7 @@ expect(
     200 <= even < 1000,
     rounds=even,
 )
+expect("From then on the bias is the larger part", even < 2000, rounds=even)
 levels = curves["fedavg"][-1] / curves["fedavg"][-3], ends["md"] / curves["md"][-3]
 expect("FedAvg's line bends", levels[0] > 1.4 * levels[1], fedavg=levels[0], md=levels[1])
 expect("FedAvg ends up further from the target", ends["fedavg"] > 1.3 * ends["md"], **ends)
@@ -497,6 +498,7 @@ here, on_updates = np.linalg.norm(common), rms["scaled"]
 glue_figure("figure_common", ch01.draw_common_part(lengths, on_models, on_updates, here))
 glue_values("ch1", sum_sd=surplus.std(), hundred=np.interp(100, lengths, on_models))
 growth = np.interp(1000, lengths, on_models) / np.interp(100, lengths, on_models)
+expect("so the error of a round grows", rms["printed"] > 1.1 * rms["scaled"], **rms)
 expect("the error grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 
 # %% [markdown]

@@ -340,6 +340,7 @@ ratios = relative_error(G, Z) / relative_error(G, theirs)  # our error over that
 
 # %% tags=["remove-input"]
 glue_values("ch2", best_ratio=ratios.min(), orders=len(orders))
+expect("Both versions squeeze well", np.median(error) < 10, lost=np.median(error))
 expect("never larger than theirs", ratios.max() < 1.01, most=ratios.max())
 expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders=len(orders))
 
@@ -616,7 +617,7 @@ expect("no more than another start", agree > restart - 0.05, squeezed=agree, res
 # ## Do they still know after some rounds?
 #
 # The strata know about as much as at the start. This matters for the cost, because each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
-# all their data. The paper stratifies in every round. The code of December 2024 stratifies once, at $\boldsymbol{w}_0$, and our corrected FedSTaS
+# all their data. The paper stratifies in every round. The code of December 2024 stratifies once, at $\boldsymbol{w}_0$, and {term}`corrected FedSTaS`
 # (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with corrected FedSTaS, and ask again:
 
 # %%
@@ -664,6 +665,7 @@ glue_values(
     "ch2", change=change[0], change_low=change[1], change_high=change[2], summary=summary[0]
 )
 expect("about as much as at the start", abs(change[0]) < 8, change=change[0])
+expect("So keeping them costs", keeping[0] > 0.1, points=keeping[0])
 expect("The choice of the summary costs far more", summary[1] > keeping[2], summary=summary)
 
 # %% [markdown]
@@ -732,7 +734,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # $m = 10$.
 
 # %% [markdown]
-# ```{exercise-start} Which seats are best?
+# ```{exercise-start} Which allocation is best?
 # :label: ex-exponent
 # ```
 # Level 1, before you scroll on. Allocate the participants in proportion to (a) $N_h$, (b) $N_h S_h$ and (c) $N_h S_h^2$. Write down the order of the three, the smallest $V$
@@ -752,10 +754,10 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 from fractions import Fraction
 
 
-def objective(sizes, spreads, seats):
+def objective(sizes, spreads, allocation):
     """Return V; infinite where a stratum with a spread has no participant."""
     total, value = sum(sizes), 0
-    for n, sd, m in zip(sizes, spreads, seats, strict=True):
+    for n, sd, m in zip(sizes, spreads, allocation, strict=True):
         if sd:
             value += (n * sd / total) ** 2 / m if m else np.inf
     return value
@@ -809,7 +811,7 @@ cases = {
 curves = {}
 for words, (n, sd) in cases.items():
     each = [by_exponent(n, sd, 10, a) for a in powers]
-    values = np.array([objective(n, sd, seats) for seats in each])
+    values = np.array([objective(n, sd, m_h) for m_h in each])
     curves[words] = 100 * values / values[0]
 
 # %% tags=["remove-input"]
@@ -864,19 +866,19 @@ expect(
 # %%
 def round_as_coded(quotas, m):
     """Allocate by the authors' rule for m = H, in three lines."""
-    seats = np.floor(quotas).astype(int)
-    seats[np.flatnonzero(seats == 0)[: m - seats.sum()]] = 1
-    return seats
+    m_h = np.floor(quotas).astype(int)
+    m_h[np.flatnonzero(m_h == 0)[: m - m_h.sum()]] = 1
+    return m_h
 
 
 def share_out(sizes, spreads, m):
     """Allocate one participant to each stratum, each further one to where V
     falls most, at most N_h."""
-    seats = np.ones(len(sizes), dtype=int)
+    m_h = np.ones(len(sizes), dtype=int)
     for _ in range(m - len(sizes)):
-        gain = sizes * spreads / np.sqrt(seats * (seats + 1))
-        seats[np.where(seats < sizes, gain, -1).argmax()] += 1
-    return seats
+        gain = sizes * spreads / np.sqrt(m_h * (m_h + 1))
+        m_h[np.where(m_h < sizes, gain, -1).argmax()] += 1
+    return m_h
 
 
 for m in range(len(sizes), N + 1):
@@ -934,7 +936,7 @@ expect("all whole rules agree here", all(same), same=same)
 
 
 # %%
-def seats_as_coded(centres, strata):
+def allocate_as_coded(centres, strata):
     """Return N_h, and m_h by the coded S_h and rounding, where m = H."""
     sizes, spreads = np.bincount(strata), []
     for h in range(len(sizes)):
@@ -950,8 +952,8 @@ for name, title in PARTITIONS.items():
         centres = centres_as_coded(gradients(deal(name, seed), seed))
         for start in range(3):
             strata = stratify(centres, min(H, len(centres) // 2), start)
-            n, seats = seats_as_coded(centres, strata)
-            gone, over = n[seats == 0].sum(), (seats > n).any()
+            n, m_h = allocate_as_coded(centres, strata)
+            gone, over = n[m_h == 0].sum(), (m_h > n).any()
             reach.append((title, gone, over))
 reach = pd.DataFrame(reach, columns=["partition", "clients", "over"])
 
@@ -1139,9 +1141,10 @@ expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15)
 # ```{exercise-start} Neyman by hand
 # :label: ex-neyman-hand
 # ```
-# Level 1. Write eq. 3.5 as `seats(sizes, spreads, m)`, the exact quotas (use `Fraction`). `check.answer("stratification/neyman", seats)`.
-# Then by hand: (a) $N = (50, 30, 20)$, $S = (2, 4, 6)$, $m = 10$; (b) $N = (2, 48, 50)$, $S = (100, 1, 1)$, $m = 10$. What is wrong with
-# the answer to (b), and what is the best one in whole numbers?
+# Level 1. Write eq. 3.5 as `quotas(sizes, spreads, m)`: the participants of each stratum as exact fractions (use `Fraction`), not yet rounded.
+# `check.answer("stratification/neyman", quotas)`. Then compute by hand how $m = 10$ participants are allocated to three strata in two federations. In (a) the strata have
+# $N_h$ = 50, 30 and 20 clients with the standard deviations $S_h$ = 2, 4 and 6; in (b) they have $N_h$ = 2, 48 and 50 clients with $S_h$ = 100, 1 and 1. In (b) compare the
+# first stratum's participants with its clients: why can nobody draw this allocation? Which whole numbers $1 \le m_h \le N_h$, in sum ten, make $V$ smallest there?
 # ```{exercise-end}
 # ```
 
@@ -1150,22 +1153,22 @@ expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15)
 # :label: sol-neyman-hand
 # :class: dropdown
 # ````
-# In (a) $N_h S_h$ is 100, 120 and 120, in sum 340. In (b) $N_h S_h$ is 200, 48 and 50, so the first stratum would need more clients than it
-# has. It gets both of its clients, and the other strata share the remaining eight participants. If you have 10/7, 24/7 and 36/7 in (a), you squared the
+# In (a) $N_h S_h$ is 100, 120 and 120, in sum 340. In (b) $N_h S_h$ is 200, 48 and 50, so eq. 3.5 gives the first stratum 6.7 participants, although it has only two
+# clients. In whole numbers it gets both of its clients, and the other strata share the remaining eight participants, four each. If you have 10/7, 24/7 and 36/7 in (a), you squared the
 # spreads: you read $S_h$ as the variance.
 
 
 # %%
-def seats(sizes, spreads, m):
+def quotas(sizes, spreads, m):
     loads = [Fraction(n * sd) for n, sd in zip(sizes, spreads, strict=True)]
     return [m * load / sum(loads) for load in loads]
 
 
-print(check.answer("stratification/neyman", seats))
+print(check.answer("stratification/neyman", quotas))
 for n, sd in (((50, 30, 20), (2, 4, 6)), ((2, 48, 50), (100, 1, 1))):
     best = allocation.neyman(n, sd, 10).tolist()
     V = objective([Fraction(x) for x in n], sd, best)  # the chapter's
-    print("eq. 3.5:", *seats(n, sd, 10))
+    print("eq. 3.5:", *quotas(n, sd, 10))
     print("whole numbers:", *best, " V =", V)
 
 # %% [markdown]
@@ -1176,7 +1179,7 @@ for n, sd in (((50, 30, 20), (2, 4, 6)), ((2, 48, 50), (100, 1, 1))):
 # ```{exercise-start} Fewer bits for the same levels
 # :label: ex-entropy
 # ```
-# Level 1. {eq}`eq-bits` gives each code the same number of bits. But the codes are not equally frequent ({numref}`fig-squeeze`).
+# Level 1. Formula {eq}`eq-bits` gives each code the same number of bits. But the codes are not equally frequent ({numref}`fig-squeeze`).
 # An ideal entropy coder needs $-\sum_j q_j \log_2 q_j$ bits per entry, $q_j$ the share of level $j$, at the same error. Write it as `bits(shares)`, for shares some of
 # which may be 0. `check.answer("stratification/bits", bits)`. How many bits does the client of that figure need?
 # ```{exercise-end}
@@ -1261,7 +1264,7 @@ for sd in ((4, 4, 4), (3, 4, 5), (2, 4, 6), (0, 4, 8)):
 # once more, and not a $V$ that is too large within the bounds.
 
 # %%
-found = {}  # by title: (sizes, spreads, m), the two seats, the two V
+found = {}  # by title: (sizes, spreads, m), the two allocations, the two V
 for m, a, b, x, y in np.ndindex(7, 8, 8, 6, 6):
     n, sd, m = (a + 2, b + 2), (x + 1, y + 1), m + 2
     quotas = allocation.neyman_real(n, sd, m)

@@ -364,6 +364,7 @@ def largest_ratio(fakes, sizes):
 
 ratio = largest_ratio(range(1, M), range(1, M))
 assert ratio == hit / fake == theory.ldp_ratio(M, alpha)
+print("one report at the preprint's M and alpha:")
 print(f"e^epsilon = {ratio}   epsilon = {math.log(ratio):.5f}")
 
 # %% tags=["remove-input"]
@@ -714,6 +715,7 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # %%
 # the chance that the most frequent of j answers is the clipped size
 read_off = [float(chance) for chance in theory.mode_attack(M, alpha, 20)]
+print("at the preprint's M and alpha:")
 for j in (1, 5, 10, 20):
     epsilon_spent = j * math.log(ratio)
     print(f"reports: {j:2}, epsilon {epsilon_spent:4.1f}, read off: {read_off[j]:.0%}")
@@ -738,7 +740,7 @@ expect("One memoised report never gives away more", read_off[1] < 0.2, chance=re
 #
 # ## Does data sampling cost accuracy?
 #
-# Yes, in the small federations of this page. We vary the share $q$ alone, in the corrected method. Each federation trains with every rate from the same initial
+# Yes, in the small federations of this page. We vary the share $q$ alone, in {term}`corrected FedSTaS`. Each federation trains with every rate from the same initial
 # model, so that the differences are paired.
 
 # %%
@@ -788,6 +790,7 @@ glue_values(
     "ch3", tenth=-found.difference[0.1], tenth_low=-found.high[0.1], tenth_high=-found.low[0.1]
 )
 expect("Yes, in the small federations", (found.high[[0.05, 0.1, 0.2]] < 0).all())
+expect("the loss is", found.difference[0.1] < -0.5, difference=found.difference[0.1])
 expect(
     "The less data, the more is lost", found.difference[0.05] < found.difference[[0.1, 0.2]].min()
 )
@@ -946,7 +949,7 @@ expect("both variances are 0", nothing)
 #   larger client contributes more.
 # - At $M = 100$ and 600 examples each, ten private reports estimate {glue:text}`ch3_mean:.0f` ± {glue:text}`ch3_sd:.0f` where 6,000 is meant. No cap
 #   repairs this. A share $q$ needs no size.
-# - $\epsilon = 3$ is the price of one report. Fresh reports add up; a memoised report does not.
+# - At these numbers $\epsilon = 3$ is the price of one report. Fresh reports add up; a memoised report does not.
 # - At equal cost, the budget of examples is best spent where weight times spread is large.
 #
 # ## Exercises

@@ -289,7 +289,7 @@ expect(
 #
 # ## What does ε = 3 promise, and for how long?
 #
-# It promises that one report of a size hides the size. Lemma 5 holds for one report, if the fake sizes are drawn from $1, \dots, M-1$ and no client is empty. It is then exact. But a training has 99 rounds, and each fresh report costs the same again.
+# It promises that one report says little about a size: no report is more than $e^\epsilon$ times as likely under one size as under another. Lemma 5 holds for one report, if the fake sizes are drawn from $1, \dots, M-1$ and no client is empty. It is then exact. But a training has 99 rounds, and each fresh report costs the same again.
 #
 # ```{admonition} As written: journal, Lemma 5, and preprint, Section 3.1
 # :class: as-written

@@ -363,14 +363,14 @@ weights["as coded"] = (weights["as written"] > 0) / m
 # as the designs receive them
 strata = server.state_of(designs["as written"]).strata.value
 N_h = np.bincount(strata.labels)
-seats = allocation.neyman(N_h, strata.spreads, m)
+m_h = allocation.neyman(N_h, strata.spreads, m)
 included = np.zeros(N)
-for h, seat in enumerate(seats):
+for h, draws in enumerate(m_h):
     members = strata.labels == h
-    included[members] = theory.successive_inclusion(strata.norms[members], int(seat))
+    included[members] = theory.successive_inclusion(strata.norms[members], int(draws))
 
 expected = {
-    "as written": included * (N_h / (N * seats))[strata.labels],
+    "as written": included * (N_h / (N * m_h))[strata.labels],
     "as coded": included / m,
     "Hansen–Hurwitz": equal,
     "Horvitz–Thompson": equal,
@@ -415,6 +415,7 @@ expect("some dozens of cohorts", 30 <= cohorts_until["as written"] < 110, **coho
 expect("after a handful", 2 <= cohorts_until["as coded"] < 9, **cohorts_until)
 one = {k: np.hypot(bias[k], noise[k]) for k in expected}
 expect("all designs err about alike", max(one.values()) < 1.25 * min(one.values()), **one)
+expect("one round hides the bias", all(3 * bias[k] < 2 * one[k] for k in one), **bias)
 expect("by more than its whole length", one["as written"] > 1.05, error=one["as written"])
 table(ch04a.tabulate_errors(errors_by_target))
 
@@ -480,14 +481,15 @@ table(decided["weights"].table)
 # Objective and aggregate agree if all clients hold equally many examples, as in the preprint's IID setting.
 # ```
 #
-# ## What if a stratum has no seat?
+# (what-if-a-stratum-has-no-seat)=
+# ## What if a stratum gets no draw?
 #
 # A stratum that is allocated no draw makes Algorithm 3 divide by zero. Take the strata {4, 4} and {9, 11} and two draws. The first stratum has no spread, so eq. 3.5
 # gives both draws to the second. Whatever is done about the first stratum, only a draw for it hits the target:
 
 # %% tags=["remove-input"]
 decided = unbiasedness.empty_stratum()
-expect("gives both draws to the second", decided.ours == "0, 2", seats=decided.ours)
+expect("gives both draws to the second", decided.ours == "0, 2", draws=decided.ours)
 expect("a draw for each stratum", decided.verdict == "fails")
 table(decided.table)
 

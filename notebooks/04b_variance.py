@@ -183,7 +183,7 @@ table(ch04b.tabulate_one_draw(one_draw, by, "norms"))
 
 
 # %%
-def seats(N_h, S_h, m):
+def allocate(N_h, S_h, m):
     """Return the allocation of eq. 3.5, not rounded."""
     measure = [n * x for n, x in zip(N_h, S_h, strict=True)]
     return [Q(m * x, sum(measure)) for x in measure]
@@ -198,7 +198,7 @@ def variance(N_h, S_h, m_h):
 
 N_h, S_h, m = [50, 30, 20], [2, 4, 6], 10
 spreads = S_h, [x**2 for x in S_h], [1, 1, 1]
-best, as_written, plain = (seats(N_h, x, m) for x in spreads)
+best, as_written, plain = (allocate(N_h, x, m) for x in spreads)
 
 # %% tags=["remove-input"]
 for m_h in (best, as_written, plain):
@@ -271,7 +271,7 @@ expect("ends exactly as high", abs(relative(1 / 10) - 1) < 1e-12)
 
 # %%
 # the spreads are 1 and 2
-other = variance([50, 50], [1, 2], seats([50, 50], [2, 1], 10))
+other = variance([50, 50], [1, 2], allocate([50, 50], [2, 1], 10))
 without = variance([50, 50], [1, 2], [5, 5])
 rounded = variance([5, 6], [1, 2], [1, 4])  # eq. 3.5 rounded, five draws
 in_proportion = variance([5, 6], [1, 2], [2, 3])
@@ -396,7 +396,7 @@ pair = [-1, 5, 6], [-1, -1, 1, 1]
 W = np.array([len(d) for d in pair]) / 7
 per_draw = [one_draw(d, [abs(x) for x in d]) for d in pair]
 _, sigma_2, tau_2 = np.array(per_draw, dtype=float).T
-v = {}  # of two corrected draws, by what the seats are in proportion to
+v = {}  # of two corrected draws, by what the draws are in proportion to
 for name, spread in (("sigma", np.sqrt(sigma_2)), ("tau", np.sqrt(tau_2))):
     m_h = 2 * W * spread / (W @ spread)
     v[name] = (W**2 * tau_2 / m_h).sum()
@@ -467,13 +467,13 @@ def designs(d, labels, norms):
         off = off + W * (aim - mean)
     W, uniform, plain, weighted = np.array(rows).T
     # Neyman's, as shares of m
-    seats = W * np.sqrt(uniform) / (W @ np.sqrt(uniform))
-    some = seats > 0
+    m_h = W * np.sqrt(uniform) / (W @ np.sqrt(uniform))
+    some = m_h > 0
     variances = {
         "no strata": ((d - d.mean(axis=0)) ** 2).sum(axis=1).mean(),
         "strata, proportional allocation": W @ uniform,
         "strata, Neyman allocation": (W @ np.sqrt(uniform)) ** 2,
-        "as written: by norm, plain mean": (W**2 * plain)[some] @ (1 / seats[some]),
+        "as written: by norm, plain mean": (W**2 * plain)[some] @ (1 / m_h[some]),
         "corrected": (W @ np.sqrt(weighted)) ** 2,
     }
     return variances, m * (off @ off)
@@ -570,10 +570,10 @@ table(ch04b.select_whole_allocations(integer_allocation.table))
 # %%
 count = Counter()
 for N_h, S_h, draws in evidence_allocations.small_allocation_cases():
-    quotas = seats(N_h, S_h, draws)
+    quotas = allocate(N_h, S_h, draws)
     rounded = largest_remainder(quotas, draws)
     ours = allocation.neyman(N_h, S_h, draws).tolist()
-    least = theory.integer_optimum(N_h, S_h, draws)[0]  # by trying all seats
+    least = theory.integer_optimum(N_h, S_h, draws)[0]  # by trying all allocations
     count["cases"] += 1
     count["whole"] += all(q.denominator == 1 for q in quotas)
     count["nobody"] += 0 in rounded
@@ -658,8 +658,8 @@ check.answer("variance/least-variance", least)
 # ```{exercise-start} An allocation of whole clients
 # :label: ex-theory-seats
 # ```
-# Level 2. Write `seats(sizes, spreads, m)`: the best whole numbers of draws with $1 \le m_h \le N_h$, ties to the lowest index.
-# `check.answer("variance/best-allocation", seats)`.
+# Level 2. Write `allocate_best(sizes, spreads, m)`: the best whole numbers of draws with $1 \le m_h \le N_h$, ties to the lowest index.
+# `check.answer("variance/best-allocation", allocate_best)`.
 # ```{exercise-end}
 # ```
 

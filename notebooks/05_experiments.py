@@ -91,7 +91,7 @@ ledger = ch05.Verdicts("05_experiments")  # every claim of this chapter
 # ````
 #
 # Each of the paper's three methods (FedSTS, FedSTaS and private FedSTaS) is run [as written]{.as-written} and [as coded]{.as-coded}, and FedSTaS is also run
-# [corrected]{.as-it-should-be}. The seed determines the partition, the first model $w_0$ and every draw, and all methods share them. This is why methods can be
+# [corrected]{.as-it-should-be} (see {term}`corrected FedSTaS`). The seed determines the partition, the first model $w_0$ and every draw, and all methods share them. This is why methods can be
 # compared seed by seed.
 #
 # All runs were recorded once and are read here from files. A sweep of runs is two files: `runs.parquet` has a row for each run and its settings, and `rows.parquet` has a

@@ -1142,13 +1142,13 @@ mass = np.array([p[g].sum() for g in strata])
 group_spreads = np.array([np.sqrt(max(variance_within(g, last), 0)) for g in strata])
 ones = np.ones(len(strata), dtype=int)  # at least one draw from each stratum
 bounds = {"lower": ones, "upper": m * ones, "quotas": m * mass}
-seats = allocation.by_priority(mass * group_spreads, m, **bounds)
+m_h = allocation.by_priority(mass * group_spreads, m, **bounds)
 within = np.array([variance_within(g, D) for g in strata])
-V["strata, draws by spread"] = (mass**2 / seats * within).sum()
+V["strata, draws by spread"] = (mass**2 / m_h * within).sum()
 rows = [p * (stratum == h) / mass[h] for h in range(len(strata))]
-rows = [row for row, seat in zip(rows, seats, strict=True) for _ in range(seat)]
+rows = [row for row, draws in zip(rows, m_h, strict=True) for _ in range(draws)]
 classes_by_scheme["strata, draws by spread"] = expected_classes(np.array(rows))
-print("draws of each stratum:", seats)
+print("draws of each stratum:", m_h)
 
 # %% tags=["remove-input"]
 full = np.linalg.norm(p @ D)
@@ -1165,7 +1165,7 @@ expect("about as much as groups by label", alike, last=two, labels=target, new=f
 expect("a single cohort is far off", V["Algorithm 2"] > full**2 / 4, of=full)
 expect("The tree as coded does as well", abs(coded - two) < 6, coded=coded, ours=two)
 expect("Strata lie in between", one < min(of_strata) and max(of_strata) < two, most=max(of_strata))
-expect("Draws by spread do no better", of_strata[1] - of_strata[0] < 3, seats=of_strata[1])
+expect("Draws by spread do no better", of_strata[1] - of_strata[0] < 3, points=of_strata[1])
 table(ch06.variance_table(V, classes_by_scheme, full))
 
 # %% [markdown]

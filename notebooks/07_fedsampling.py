@@ -613,8 +613,8 @@ table(ch07.tabulate_live_runs(final_accuracies))
 # ```
 #
 # The slides train on news and on reviews. Neither MIND nor the Amazon reviews can be
-# had here, so real texts of the same kind stand in for them {ref}`below <ch7-real-text>`. The set that the slides call FEMNIST is, in their code, EMNIST *by class* without its writers. Our task `emnist`, which torchvision downloads on your machine, is
-# EMNIST's *balanced* split. So we wrote a corpus, `topics`, of
+# had here, so real texts of the same kind stand in for them {ref}`below <ch7-real-text>`. The set that the slides call FEMNIST is, in their code, EMNIST *by class* without its writers. That is our task `emnist-byclass`, which torchvision
+# downloads on your machine; it could not be had where our runs are recorded. So we wrote a corpus, `topics`, of
 # 6,000 documents to train on and 2,000 to test, each of 4 to 16 words about one of ten topics. Three words in five come from the 1,000 words that all
 # topics share, a few of them often and most of them seldom (Zipf's law). The others come from the hundred words of the topic itself. The corpus shares with the slides' data what their argument
 # needs: users with little or much to say, each with favourite topics. It lacks grammar, because the order of words says nothing.

@@ -374,6 +374,7 @@ glue_values(
 )
 share, heaviest_seats = ch09.find_heaviest_stratum(designs[ch09.KMEANS_LABEL][1], state.omega)
 glue_values("ch9", heaviest=100 * share, its_seats=heaviest_seats)
+expect("k-means leaves most of the weight in one cluster", share > 0.5, share=share)
 expect(
     "least-variance strata have the smallest error",
     shares_left[ch09.LEAST_VARIANCE_LABEL] == min(shares_left.values()),
@@ -628,7 +629,7 @@ expect(
 Markdown(ch09.format_citation())
 
 # %% [markdown]
-# Cite a statement by its name, as "The variance is a cut, in …", and give the version: the provenance above names the commit. Four statements of this page and of
+# Cite a statement by its name, as "The variance is a cut, in …", and give the version: the provenance of this page in the book names the commit. Four statements of this page and of
 # {doc}`its proofs <09a_proofs>` we found nowhere else; the proofs' page lists them, and what was known before.
 #
 # ## What we learned
@@ -644,7 +645,7 @@ Markdown(ch09.format_citation())
 # ```{exercise-start} The weights of a cohort
 # :label: wwi-ex-weights
 # ```
-# Level 1. Write `weights(omega, p, labels, seats, drawn)`: for each drawn client the weight of its update. `labels[k]` is the stratum of client $k$, `seats[h]` is the number of
+# Level 1. Write `weights(omega, p, labels, m_h, drawn)`: for each drawn client the weight of its update. `labels[k]` is the stratum of client $k$, `m_h[h]` is the number of
 # draws $m_h$ of stratum $h$, and `p` sums to one within each stratum. Check it with `check.answer("corrected/weights", weights)`.
 # ```{exercise-end}
 # ```
@@ -659,8 +660,8 @@ Markdown(ch09.format_citation())
 
 
 # %%
-def weights(omega, p, labels, seats, drawn):
-    return [omega[k] / (seats[labels[k]] * p[k]) for k in drawn]
+def weights(omega, p, labels, m_h, drawn):
+    return [omega[k] / (m_h[labels[k]] * p[k]) for k in drawn]
 
 
 check.answer("corrected/weights", weights)
@@ -673,7 +674,7 @@ check.answer("corrected/weights", weights)
 # ```{exercise-start} The variance of a design
 # :label: wwi-ex-variance
 # ```
-# Level 2. Write `variance(omega, p, labels, seats, updates)`, the $V$ of {prf:ref}`wwi-thm-variance` (1), for updates that are numbers and not random. Check it with
+# Level 2. Write `variance(omega, p, labels, m_h, updates)`, the $V$ of {prf:ref}`wwi-thm-variance` (1), for updates that are numbers and not random. Check it with
 # `check.answer("corrected/variance", variance)`.
 # ```{exercise-end}
 # ```
@@ -688,12 +689,12 @@ check.answer("corrected/weights", weights)
 
 
 # %%
-def variance_of(omega, p, labels, seats, updates):
+def variance_of(omega, p, labels, m_h, updates):
     total = 0
-    for h, seat in enumerate(seats):
+    for h, draws in enumerate(m_h):
         members = [k for k in range(len(p)) if labels[k] == h]
         second = sum((omega[k] * updates[k]) ** 2 / p[k] for k in members)
-        total += (second - sum(omega[k] * updates[k] for k in members) ** 2) / seat
+        total += (second - sum(omega[k] * updates[k] for k in members) ** 2) / draws
     return total
 
 

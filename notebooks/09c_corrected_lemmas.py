@@ -179,12 +179,12 @@ s = chapters.settings("09c_corrected_lemmas", globals())
 
 
 # %% tags=["hide-input"] mystnb={"code_prompt_show": "Show the check: the variance over every cohort", "code_prompt_hide": "Hide the check: the variance over every cohort"}
-def by_cohorts(omega, p, u, strata, seats):
+def by_cohorts(omega, p, u, strata, allocation):
     """Return the variance over every cohort, stratum by stratum."""
     total = Q(0)
-    for h, seat in zip(strata, seats, strict=True):
-        one = [omega[k] * u[k] / (seat * p[k]) for k in h]
-        ways = theory.samples_with_replacement([p[k] for k in h], seat)
+    for h, draws in zip(strata, allocation, strict=True):
+        one = [omega[k] * u[k] / (draws * p[k]) for k in h]
+        ways = theory.samples_with_replacement([p[k] for k in h], draws)
         total += theory.moments((sum(one[k] for k in way), c) for way, c in ways)[1]
     return total
 

@@ -228,9 +228,11 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 #
 # ## What does a design cost?
 #
-# The table has what a run of each design sends and computes in equal rounds, relative to MD. Where two numbers stand, they are the smallest and the largest over the planned settings in which it ran. MD may draw a client twice, and sends less then.
+# A design that asks for nothing, or once for 64 numbers or label counts, sends at most {glue:text}`ch10_second_sent_little:.2f` times the megabytes of MD in equal rounds. FedSTS, FedSTaS, SCAFFOLD and power of choice, which ask for more
+# in every round or every ten rounds, send {glue:text}`ch10_second_sent_low:.1f` to {glue:text}`ch10_second_sent_high:.1f` times as much. The table has what each design asks for, sends and computes. Where two numbers stand, they are the smallest and the
+# largest over the planned settings in which the design ran. MD may draw a client twice, and sends less then.
 
-# %% tags=["remove-input"]
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the costs of all designs", "code_prompt_hide": "Hide the costs"}
 table(saved_bytes.tabulate_costs(planned))
 
 # %% [markdown]
@@ -261,7 +263,7 @@ table(saved_bytes.tabulate_costs(planned))
 #
 # On CIFAR-10 features the strata change as little as without silence: {glue:text}`ch10_second_few_silent_features` times MD's bytes with 10 % and {glue:text}`ch10_second_silent_features` with 30 %. The table has all ratios of bytes side by side.
 
-# %% tags=["remove-input"]
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the ratios", "code_prompt_hide": "Hide the ratios"}
 table(saved_bytes.tabulate_silence(against_md))
 
 # %% [markdown]
@@ -275,7 +277,7 @@ table(saved_bytes.tabulate_silence(against_md))
 # form one, without a normal law:
 
 
-# %%
+# %% tags=["hide-input"] mystnb={"code_prompt_show": "Show the code", "code_prompt_hide": "Hide the code"}
 def ratios(arm, setting, model="average"):
     """Return, by seed, the megabytes to MD's accuracy relative to MD's."""
     rows = outcomes[outcomes["setting"] == setting]
@@ -303,9 +305,9 @@ for name in ("cifar10-features-0.01", "newsgroups"):
 #
 # ## What does each cell say?
 #
-# The settings and how many of their runs are recorded, and all cells of averaged models below. A rate with † lies at an end of the rates that were tried.
+# The first table says how many runs of each setting are recorded, and the second has all cells of averaged models. A rate with † lies at an end of the rates that were tried.
 
-# %% tags=["remove-input"]
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show what is recorded", "code_prompt_hide": "Hide what is recorded"}
 table(saved_bytes.list_missing(outcomes, settings))
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the cells", "code_prompt_hide": "Hide the cells"}

@@ -13,7 +13,7 @@ import papermill
 import pytest
 import yaml
 
-from companion.pages import chapters, copies, expectations, live_text, myst, parameters
+from companion.pages import chapters, copies, expectations, live_text, markdown, myst, parameters
 from fedstas.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,6 +74,21 @@ def test_a_copy_is_a_valid_notebook_in_plain_markdown_without_outputs(stem):
         else:
             assert cell.outputs == [] and cell.execution_count is None
     assert f"_build/html/chapters/{stem}.html" in nb.cells[0].source
+
+
+def test_a_reference_to_another_chapter_names_it_and_leads_there():
+    texts = "\n".join(cell.source for cell in read("04b_variance").cells)
+    assert re.search(r"Lemma 1 of \[chapter 2\]\(\S+/02_stratification\.ipynb\)", texts)
+
+
+def test_every_reference_leads_to_a_label_of_a_chapter(monkeypatch):
+    labels = []
+    monkeypatch.setattr(
+        copies.CopiedMarkdown, "elsewhere", lambda self, label: labels.append(label) or label
+    )
+    for stem in STEMS:
+        copies.copy(stem)
+    assert labels and set(labels) <= set(markdown.labels_of_chapters(parameters.sources()))
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -146,7 +161,7 @@ def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
         "> **As coded: a place**\n>\n> Some words.",
         "*Figure 1. What to see.*",
         "*Needs: nothing*",
-        "*(An instrument to turn by hand: in the book.)*",
+        "*(The demo is interactive: it stands here on this chapter's page in the book.)*",
     ):
         assert part in text
     assert not MYST_SYNTAX.search(text)
@@ -260,6 +275,7 @@ FAULTY = {
     "a type of NumPy": "(same = [np.False_])",
     "a warning": "FutureWarning: soon",
     "a range of one number": "rises from 73 % to 73 %",
+    "a comparison of equal numbers": "larger, 0.26 against 0.26",
     "a plural of one": "codes of 1 bits",
     "an empty comment or heading": "# ",
 }
@@ -279,7 +295,7 @@ def test_a_figure_that_is_not_shown_is_found():
     assert live_text.find_faults(nbformat.v4.new_notebook(cells=[cell])) == [
         "missing figures: 1 are drawn, 0 shown"
     ]
-    good = "It is 1 bit of `nan`, from 7 to 70 % in $\\frac{1}{2}$ rounds.\n\n```python\n# \n```"
+    good = "It is 1 bit of `nan`, 0.5 (0.5 to 0.5), from 7 to 70 %, 0.2 against 0.26, in $\\frac{1}{2}$ rounds.\n\n```python\n# \n```"
     good = nbformat.v4.new_markdown_cell(good)
     assert live_text.find_faults(nbformat.v4.new_notebook(cells=[good])) == []
 

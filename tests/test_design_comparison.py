@@ -265,7 +265,7 @@ def test_an_arm_on_fewer_seeds_than_its_setting_is_a_departure():
         {"digits": DIGITS}, {"digits": replace(result, outcomes=fewer_seeds)}
     )
     departure = (
-        "**Seeds.** Evaluated on 2 seeds (0 to 1) only: DivFL (digits, disjoint 0.1, 50 clients)."
+        "**Seeds.** Evaluated on 2 seeds (0, 1) only: DivFL (digits, disjoint 0.1, 50 clients)."
     )
     assert departure in departures
 
@@ -406,7 +406,7 @@ def test_recorded_settings_are_read_and_missing_ones_are_named(monkeypatch):
     progress = design_comparison.tabulate_progress(SETTINGS, results).set_index("setting")
     assert progress.loc[DIGITS.title, ["methods recorded", "on"]].tolist() == [
         "2 of 15",
-        "2 seeds (0 to 1)",
+        "2 seeds (0, 1)",
     ]
     assert progress.loc["MNIST, disjoint 0.01", "on"] == "not recorded yet"
     message = design_comparison.describe_missing(SETTINGS, results)
@@ -470,3 +470,11 @@ def test_an_empty_panel_says_that_nothing_is_recorded():
     assert [line.get_xydata().tolist() for line in dots] == [[[0.5, 1.0]]]
     # None of those named.
     assert [dot.get_color() for dot in dots] == [design_comparison.plots.GREY]
+
+
+def test_a_panels_title_that_would_reach_into_the_next_panel_is_broken():
+    assert design_comparison._break_title("Fashion-MNIST, disjoint 0.01") == (
+        "Fashion-MNIST, disjoint 0.01"
+    )
+    broken = design_comparison._break_title("MNIST, disjoint 0.1, 1,000 clients")
+    assert broken == "MNIST, disjoint 0.1,\n1,000 clients"

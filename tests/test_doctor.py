@@ -155,7 +155,7 @@ def test_the_data_folder_is_the_one_that_is_used(tmp_path, monkeypatch):
     assert mnist.message == f"{tmp_path / 'mnist.npz'}, 3 MB"
     assert others.mark == doctor.MISSING
     assert others.message.startswith(
-        "fashion-mnist, cifar10, cifar100, emnist, cifar10-features, cifar100-features, reuters, shakespeare: not in"
+        "fashion-mnist, cifar10, cifar100, emnist, emnist-byclass, cifar10-features, cifar100-features, reuters, shakespeare: not in"
     )
     assert str(tmp_path) in others.message and "FEDSTAS_DATA" in others.message
 

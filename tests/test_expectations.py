@@ -145,8 +145,27 @@ def test_a_noun_after_a_value_of_one_is_in_the_singular():
     glued = new_output("display_data", data, metadata={"scrapbook": {"name": "a"}})
     text = "In {glue:text}`a:.0f`\nrounds, {glue:text}`a:.1f` points, {glue:text}`b` bits."
     nb = new_notebook(cells=[new_markdown_cell(text), new_code_cell("1", outputs=[glued])])
-    live_text.use_singular(nb)
+    live_text.fit_words_to_numbers(nb)
     assert nb.cells[0].source == text.replace("rounds", "round")
+
+
+def test_a_range_of_equal_numbers_is_one_number():
+    def glued(name, value):
+        data = {"application/papermill.record/text/plain": str(value)}
+        return new_output("display_data", data, metadata={"scrapbook": {"name": name}})
+
+    a, b = "{glue:text}`a:.1f`", "{glue:text}`b:.1f`"
+    kept = f"It goes from {a} to {b}, by 4.6 ({a} to {b}), from\n{a} to {b}."
+    merged = f"Lengths: {a}\nto {b}."
+    for high, expected in ((4.62, f"{kept} Lengths: {a}."), (4.7, f"{kept} {merged}")):
+        outputs = [glued("a", 4.58), glued("b", high)]
+        nb = new_notebook(cells=[new_markdown_cell(f"{kept} {merged}"), new_code_cell("1")])
+        nb.cells[1].outputs = outputs
+        live_text.fit_words_to_numbers(nb)
+        assert nb.cells[0].source == expected
+    text = "Lengths: ⟨a:.1f⟩ to ⟨b:.1f⟩ points, from ⟨a:.1f⟩ to ⟨b:.1f⟩, ⟨a:.1f⟩ to ⟨c:.1f⟩."
+    shown = live_text.format_text(text, {"a": 4.58, "b": 4.62}, {})
+    assert shown == "Lengths: 4.6 points, from 4.6 to 4.6, 4.6 to ⟨c⟩."
 
 
 def list_asserted_sentences(stem: str) -> list[str]:

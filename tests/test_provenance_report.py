@@ -302,6 +302,8 @@ def test_a_report_counts_runs_seeds_commits_and_machines(monkeypatch):
     }
     assert provenance_report.format_seeds([3]) == "seed 3"
     assert provenance_report.format_seeds([0, 1, 2, 1]) == "3 seeds (0 to 2)"
+    assert provenance_report.format_seeds([9, 3, 0, 1, 2, 7, 8]) == "7 seeds (0 to 3, 7 to 9)"
+    assert provenance_report.format_seeds([0, 1, 100, 102]) == "4 seeds (0, 1, 100, 102)"
     monkeypatch.setattr(records, "read_runs", lambda folder: [])
     assert provenance_report.report("privacy")["runs"] == "not recorded yet"
     report = json.loads(json.dumps(provenance_report.report("partitions")))

@@ -35,6 +35,22 @@ def test_a_page_is_read_with_its_numbers_and_its_faults_are_found(tmp_path, monk
     assert live_text.find_faults(new_notebook()) == []
 
 
+def test_a_printed_parameter_has_the_value_of_this_run_or_says_whose_it_has():
+    def printed(text):
+        cell = new_code_cell("print(1)", outputs=[new_output("stream", text=text)])
+        return random_parameters.find_other_values(
+            new_notebook(cells=[cell]), {"epsilon": 2.0, "seed": 1, "clients_per_round": 4}
+        )
+
+    assert printed("reports: 1, epsilon  3.0\nepsilon 2") == [
+        "another epsilon than this run's 2.0: epsilon  3.0"
+    ]
+    assert printed("clients per round: 6") == [
+        "another clients_per_round than this run's 4: clients per round: 6"
+    ]
+    assert printed("the preprint's: epsilon 3.0") == printed("seed 5, epsilon 1/2") == []
+
+
 def test_a_cell_that_fails_is_a_fault(monkeypatch):
     def fail(*_, **__):
         raise chapters.ChapterError("Chapter 01 stopped")

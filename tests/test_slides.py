@@ -143,10 +143,34 @@ def test_a_session_begins_with_the_round_and_shows_figures_of_executed_chapters(
     assert [slide.title for slide in deck] == titles
     assert deck[1].kind == "figure round" and deck[1].body.endswith("<p>Today: step 2.</p>")
     assert 'alt="A line." src="data:image/png;base64,cG5n"' in deck[2].body
-    assert "Two hundred reports. In the book it moves" in deck[2].body
+    assert "Two hundred reports. In the book it is interactive" in deck[2].body
     assert "See. (From the page “C”.)" in re.sub(r"</?p>\s*", " ", deck[3].body).replace("  ", " ")
     (folder / "10_b.ipynb").unlink()
     assert "Dots" not in [slide.title for slide in slides.slides("05_a")]
+
+
+def test_a_wide_picture_has_its_caption_below_it():
+    wide = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 504 208">'
+    png = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (700).to_bytes(4) + (350).to_bytes(4)
+    assert slides.aspect(png) == 2 and slides.aspect(b"<svg/>") == 1
+    assert '<img class="wide"' in slides.image("svg+xml", wide, "a")
+    assert '<img alt="a"' in slides.image("svg+xml", wide.replace(b"208", b"400"), "a")
+
+
+def test_a_result_has_the_question_of_its_section_as_title():
+    builder = slides.SlideBuilder(slides.SlideMarkdown({}, {}), {})
+    box = "```{admonition} Result\n:class: verdict\nYes.\n```"
+    builder.read(myst.parse(f"# A\n\nSo.\n\n## Does it?\n\n{box}"))
+    assert [slide.title for slide in builder.finish()] == ["A", "Does it?"]
+
+
+def test_a_verdict_repeats_the_claim_that_it_is_on():
+    builder = slides.SlideBuilder(slides.SlideMarkdown({}, {}), {})
+    claim = "```{admonition} As written: eq. 1\n:class: as-written\nIt is 2.\n```"
+    verdict = "```{admonition} Verdict: fails\n:class: verdict\nIt is 3.\n```"
+    builder.read(myst.parse(f"# A\n\nSo.\n\n## Does it?\n\n{claim}\n\nText.\n\n{verdict}"))
+    last = builder.finish()[-1]
+    assert re.search(r"<blockquote>.*eq. 1.*It is 2.*</blockquote>\s*<p>It is 3", last.body, re.S)
 
 
 def test_a_session_is_taught_from_few_slides_with_a_vote_before_its_figure():

@@ -114,19 +114,29 @@ def test_a_download_is_stored_as_npz_and_read_from_it_later(tmp_path, mnist, mon
         assert torch.equal(getattr(first, key), getattr(second, key))
 
 
-def test_emnist_is_the_balanced_split_and_reading_its_copy_warns_that_it_is_not_verified(
-    tmp_path, mnist, monkeypatch
+@pytest.mark.parametrize(
+    ("name", "split", "sizes"),
+    [
+        ("emnist", "balanced", (112_800, 18_800, (1, 28, 28), 47)),
+        ("emnist-byclass", "byclass", (697_932, 116_323, (1, 28, 28), 62)),
+    ],
+)
+def test_a_task_of_emnist_is_its_split_and_reading_its_copy_warns_that_it_is_not_verified(
+    name, split, sizes, tmp_path, mnist, monkeypatch
 ):
-    def load_balanced(root, split, **options):
-        assert split == "balanced"
+    splits = []
+
+    def load_split(root, split, **options):
+        splits.append(split)
         return OfficialData(root, **options)
 
-    assert tasks.SHAPES["emnist"] == (112_800, 18_800, (1, 28, 28), 47)
-    monkeypatch.setitem(tasks.SHAPES, "emnist", (40, 20, (1, 28, 28), 10))
-    monkeypatch.setattr("torchvision.datasets.EMNIST", load_balanced)
-    first = tasks.load("emnist", root=tmp_path)
-    with pytest.warns(UserWarning, match="emnist.npz cannot be verified: its digest is not known"):
-        assert tasks.load("emnist", root=tmp_path).digest == first.digest
+    assert tasks.SHAPES[name] == sizes
+    monkeypatch.setitem(tasks.SHAPES, name, (40, 20, (1, 28, 28), 10))
+    monkeypatch.setattr("torchvision.datasets.EMNIST", load_split)
+    first = tasks.load(name, root=tmp_path)
+    assert set(splits) == {split}
+    with pytest.warns(UserWarning, match=f"{name}.npz cannot be verified: its digest is not known"):
+        assert tasks.load(name, root=tmp_path).digest == first.digest
     assert type(first.model(0)).__name__ == "Perceptron"
 
 

@@ -315,6 +315,19 @@ def test_text_after_a_solution_reaches_students(chapter_of):
     assert markdown_of(teaching.student("01")) == texts
 
 
+@pytest.mark.parametrize("question", ["", " Why does the rate not matter?"])
+def test_what_an_exercise_asks_after_its_check_is_answered_in_words(chapter_of, question):
+    ask = 'check.answer("aggregation/smallest", answer)'
+    chapter_of(
+        ("md", f"```{{exercise}} Sum\n:label: ex-a\nAdd. `{ask}`.{question}\n```"),
+        ("md", "````{solution-start} ex-a\n:label: sol-a\n````\nSo."),
+        ("code", f"answer = (1, 2), 1\n{ask}"),
+        ("md", "````{solution-end}\n````"),
+    )
+    words = [c for c in teaching.student("01").cells if "words" in c.metadata.get("tags", [])]
+    assert [cell.source for cell in words] == ["*Your answer in words:*"] * bool(question)
+
+
 def test_a_stub_has_the_name_and_the_arguments_of_the_solution():
     tree = ast.parse("def mean(sizes, *, cap=3):\n    return 1\n")
     assert teaching._stub(tree, "mean") == ("def mean(sizes, *, cap=3):\n    ...", "mean")

@@ -312,7 +312,7 @@ def run(
             + "\n".join(f"    “{words}” ({values})" for words, values in failed)
         )
     expectations.mark(nb, failed)
-    live_text.use_singular(nb)
+    live_text.fit_words_to_numbers(nb)
     move_set_up_to_end(nb)
     nb.metadata["fedstas"] = {
         "chapter": chapter,

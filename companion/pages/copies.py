@@ -105,8 +105,12 @@ class CopiedMarkdown(markdown.PlainMarkdown):
             url = (
                 f"{self.repository['url']}/blob/{NOTEBOOKS_BRANCH}/notebooks/ipynb/{page[1]}.ipynb"
             )
-            return f"[{text or chapter_name(page[1])}]({url})"
+            return f"[{text or markdown.chapter_name(page[1])}]({url})"
         return super().link(text, target)
+
+    def inline(self, text: str) -> str:
+        """Return a line, a paragraph or a list with words for its roles; "Chapter" where one begins a sentence."""
+        return re.sub(r"(^|[.!?]\s+)\[chapter(?= \w+\]\()", r"\1[Chapter", super().inline(text))
 
     def role(self, name: str, content: str) -> str:
         """Return the words for a role; a page of the book is a link to it in the repository."""
@@ -119,11 +123,6 @@ class CopiedMarkdown(markdown.PlainMarkdown):
             words = title or f"the page *{stem.replace('_', ' ')}*"
             return f"[{words}]({self.repository['url']}/blob/{self.repository['branch']}/{path})"
         return super().role(name, content)
-
-
-def chapter_name(stem: str) -> str:
-    """Return what a link to a chapter reads: `chapter 4a` of `04a_unbiasedness`."""
-    return f"chapter {stem.partition('_')[0].lstrip('0')}"
 
 
 def address() -> dict[str, str]:

@@ -837,7 +837,7 @@ def draw_gains(
     """
     gains = select_budget_gains(results, arms)
     shown = [arm for arm in arms if arm in set(gains["arm"])]
-    parts = {(titles or {}).get(result.name, result.title): result for result in results}
+    parts = {_break_title((titles or {}).get(r.name, r.title)): r for r in results}
     height = 0.26 * len(shown) + 0.28 + 0.5 / len(results)
     options = {"height": height, "align": "right", "xlabel": "points above MD (MD = 0)"}
     columns = min(3, len(parts))
@@ -848,6 +848,12 @@ def draw_gains(
         ax.tick_params(labelleft=place % columns == 0)
     plots.legend(figure, dict(zip(budgets, BUDGET_STYLES.values(), strict=True)))
     return figure
+
+
+def _break_title(title: str, fits: int = 30) -> str:
+    """Return a panel's title, in two lines if it has more than `fits` characters and would reach into the next panel."""
+    first, comma, last = title.rpartition(", ")
+    return f"{first},\n{last}" if comma and len(title) > fits else title
 
 
 def _draw_gain_panel(

@@ -20,6 +20,11 @@ from companion.pages import expectations, glued, markdown, myst, parameters
 NOUNS = "bits|clients|rounds|seeds|strata|examples|levels|draws|points|lengths|reports|participants"
 AND_NOUN = rf"(?:(\s+)({NOUNS})\b)?"
 PLACEHOLDER = re.compile(rf"⟨(\w+)(?::([^⟩]*))?⟩{AND_NOUN}")  # ⟨name⟩ or ⟨name:format⟩
+# Two values that may read alike, "4.6 to 4.6". An interval, in parentheses, and what goes from one to the other stay.
+NO_RANGE = r"(?<![(\w])(?<!from )(?<!from\n)"
+PLACEHOLDERS = re.compile(rf"{NO_RANGE}(⟨(\w+)(?::([^⟩]*))?⟩)\s+to\s+(⟨(\w+)(?::([^⟩]*))?⟩)")
+ROLE = r"(\{glue:text\}`(\w+)(?::([^`]*))?`)"
+ROLES = re.compile(rf"{NO_RANGE}{ROLE}\s+to\s+{ROLE}")
 TITLE = "#@title Text with the numbers of this run"  # Colab folds a cell that begins so
 DIRECTIVE = re.compile(r"^[`:]{3,}\{", re.MULTILINE)
 
@@ -42,10 +47,34 @@ def format_text(text: str, values: dict[str, Any], failed: dict[str, str]) -> st
         space, noun = match[3] or "", match[4] or ""
         if match[1] not in values:
             return f"⟨{short_name(match[1])}⟩{space}{noun}"
-        shown = markdown.format_glued(values[match[1]], match[2] or "")
+        shown = shown_value(values, match[1], match[2])
         return f"{shown}{space}{singular(noun) if shown == '1' else noun}"
 
-    return PLACEHOLDER.sub(value, text)
+    return PLACEHOLDER.sub(value, merge_equal_ends(text, PLACEHOLDERS, values))
+
+
+def merge_equal_ends(text: str, pattern: re.Pattern, values: dict[str, Any]) -> str:
+    """Return a text that names a range once whose ends read alike: 4.6 for 4.6 to 4.6.
+
+    Args:
+        pattern: PLACEHOLDERS or ROLES, whose groups are each end, its name and its format.
+        values: the glued values by name.
+    """
+
+    def replace(match: re.Match) -> str:
+        """Return a range, or its one value."""
+        low, name, form, _, other, other_form = match.groups()
+        if not {name, other} <= set(values):
+            return match[0]
+        ends = {shown_value(values, name, form), shown_value(values, other, other_form)}
+        return low if len(ends) == 1 else match[0]
+
+    return pattern.sub(replace, text)
+
+
+def shown_value(values: dict[str, Any], name: str, form: str | None) -> str:
+    """Return a glued value as its placeholder or role shows it."""
+    return markdown.format_glued(values[name], form or "")
 
 
 def singular(noun: str) -> str:
@@ -53,8 +82,8 @@ def singular(noun: str) -> str:
     return "stratum" if noun == "strata" else noun.removesuffix("s")
 
 
-def use_singular(nb) -> None:
-    """Put nouns after a glued value that reads 1 into the singular, in the text of an executed chapter."""
+def fit_words_to_numbers(nb) -> None:
+    """Fit the text of an executed chapter to its numbers: the singular after a 1, one number for a range of equal ones."""
     values = glued.values_of(nb.cells)
     pattern = re.compile(rf"(\{{glue:text\}}`(\w+)(?::([^`]*))?`\s+)({NOUNS})\b")
 
@@ -65,7 +94,7 @@ def use_singular(nb) -> None:
 
     for cell in nb.cells:
         if cell.cell_type == "markdown":
-            cell.source = pattern.sub(replace, cell.source)
+            cell.source = merge_equal_ends(pattern.sub(replace, cell.source), ROLES, values)
 
 
 def short_name(key: str) -> str:
@@ -165,7 +194,7 @@ def find_faults(nb) -> list[str]:
     """Return what a person would stumble on in an executed notebook, a line each; [] if nothing.
 
     Looked for are mark-up of the book, numbers and figures that are missing, `nan`, NumPy's types, warnings, a range
-    between two equal numbers, a plural of one, and empty headings.
+    between two equal numbers or a comparison of them, a plural of one, and empty headings.
     """
     faults = []
     for text in shown_texts(nb):
@@ -183,6 +212,7 @@ def find_faults(nb) -> list[str]:
 
 
 CODE_OR_FORMULA = re.compile(r"```(?:\w*)\n.*?```|`[^`]*`|\$\$?.*?\$\$?", re.DOTALL)
+UNIT = r"(?:\s?%|\s(?:points|MB|kB|examples))?"
 FAULTS = {
     "mark-up of the book": re.compile(
         r"^\s*>?\s*[`:]{3,}\{[\w:-]+\}|\{(?:glue|cite|numref|eq|term|doc|ref|prf)[\w:]*\}`|^\([\w-]+\)=|\]\{\.[\w-]+\}",
@@ -193,7 +223,11 @@ FAULTS = {
     "a type of NumPy": re.compile(r"np\.(?:False_|True_|float|int|str_)"),
     "a warning": re.compile(r"\w+Warning: "),
     "a range of one number": re.compile(
-        r"\bfrom (\d[\d.,]*) ?(?:%|points|MB)? to \1(?![\d.,]*\d) ?(?:%|points|MB)?"
+        rf"(?<![(\d.,−±+-])(\d[\d.,]*){UNIT}\s+to\s+\1(?![\d.,]*\d)|"
+        rf"\b(?:[Ff]rom|[Bb]etween)\s+(\d[\d.,]*){UNIT}\s+(?:at\s+first\s+)?(?:to|and)\s+\2(?![\d.,]*\d)"
+    ),
+    "a comparison of equal numbers": re.compile(
+        rf"(?<![\d.,−±+-])(\d[\d.,]*){UNIT},?\s+(?:against|instead\s+of|rather\s+than)\s+\1(?![\d.,]*\d)"
     ),
     "a plural of one": re.compile(
         rf"(?<!Algorithm )(?<!Lemma )(?<!Theorem )(?<!Figure )(?<![\d.,·^−-])\b1\s(?:{NOUNS})\b"

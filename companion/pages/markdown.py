@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from companion.pages import citations, myst, parameters
@@ -59,10 +61,15 @@ class PlainMarkdown:
             return citations.cite(content, in_text=name == "cite:t")
         title, target = re.fullmatch(r"(?:(.*?)\s*<)?/?(.*?)>?", content).groups()
         if name in REFERENCES:
-            return title or self.labels.get(target, "the book")
+            return title or self.labels.get(target) or self.elsewhere(target)
         if name == "doc":
             return title or f"`{target}`"
         return title if title and name == "term" else content
+
+    def elsewhere(self, label: str) -> str:
+        """Return what a reference to a label of another chapter reads, as "Lemma 2 of chapter 4a"."""
+        stem, text = labels_of_chapters(parameters.sources()).get(label, ("", ""))
+        return f"{text} of {self.link(chapter_name(stem), f'{stem}.ipynb')}" if stem else "the book"
 
     def value(self, key: str, form: str) -> str:
         """Return a glued value in the format that the text asks for; an ellipsis where there is none."""
@@ -84,7 +91,7 @@ class PlainMarkdown:
                 needs = block.options.get("needs")
                 return f"*Needs: {needs}*" if needs else ""
             case "explorer":
-                return "*(An instrument to turn by hand: in the book.)*"
+                return "*(The demo is interactive: it stands here on this chapter's page in the book.)*"
             case "math":
                 number = f"\n\\tag{{{label.strip('()')}}}" if label else ""
                 return f"$$\n{block.body}{number}\n$$"
@@ -115,6 +122,28 @@ class PlainMarkdown:
     def figure(self, caption: str) -> str:
         """Return what stands for a figure: its number and caption."""
         return f"*{caption}*"
+
+
+def chapter_name(stem: str) -> str:
+    """Return what a link to a chapter reads: `chapter 4a` of `04a_unbiasedness`."""
+    return f"chapter {stem.partition('_')[0].lstrip('0')}"
+
+
+@lru_cache(maxsize=2)
+def labels_of_chapters(sources: Path) -> dict[str, tuple[str, str]]:
+    """Return the chapter's stem and the words for a reference, as `Lemma 2`, to each label of all chapters.
+
+    Args:
+        sources: the folder of the chapters.
+    """
+    import jupytext
+
+    labels: dict[str, tuple[str, str]] = {}
+    for stem in parameters.names():
+        nb = jupytext.read(sources / f"{stem}.py", fmt="py:percent")
+        blocks = (block for part in myst.parts(nb.cells) for block in part.blocks)
+        labels |= {label: (stem, text) for label, text in myst.reference_texts(blocks).items()}
+    return labels
 
 
 def format_glued(value: Any, form: str) -> str:

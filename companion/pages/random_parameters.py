@@ -2,14 +2,16 @@
 
 `python -m companion.pages.random_parameters --sets 40 --seed 1 --to FOLDER` (or `make parameters`), a line a set. What a
 reader would stumble on is a fault and makes the exit code 1: a cell that fails, `nan`, a range between equal numbers, a
-plural of one (`live_text.FAULTS`). Each page is written as text to FOLDER, its numbers in their sentences, with what
-it says of itself on top, to be read by a person: whether a sentence is true is more than a pattern can tell.
+plural of one (`live_text.FAULTS`), a parameter that is printed with another value than this run's. Each page is written as
+text to FOLDER, its numbers in their sentences, with what it says of itself on top, to be read by a person: whether a
+sentence is true is more than a pattern can tell.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import re
 import sys
 import tempfile
 import time
@@ -84,6 +86,25 @@ def text_of(nb) -> str:
     )
 
 
+OWN_VALUE = ("seed", "seeds", "repeats")  # a line that names a seed means one of several
+ELSEWHERE = re.compile(r"preprint|journal|paper")  # a text that says whose other value it prints
+
+
+def find_other_values(nb, values: dict[str, Any]) -> list[str]:
+    """Return what cells print of a parameter of this run with another value, unless they say whose it is."""
+    faults = []
+    printed = [o.get("text", "") for c in nb.cells for o in c.get("outputs", [])]
+    for text in filter(None, map("".join, printed)):
+        if ELSEWHERE.search(text):
+            continue
+        for name in set(values) - set(OWN_VALUE):
+            words = rf"\b{name.replace('_', '[ _]')}\b\s*[=:]?\s*(\d+(?:\.\d+)?)(?![\d.,/])"
+            for match in re.finditer(words, text):
+                if float(match[1]) != float(values[name]):
+                    faults.append(f"another {name} than this run's {values[name]}: {match[0]}")
+    return faults
+
+
 def try_set(stem: str, values: dict[str, Any], to: Path | None) -> list[str]:
     """Execute a chapter with these parameters and return its faults; write its text to a folder."""
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +118,7 @@ def try_set(stem: str, values: dict[str, Any], to: Path | None) -> list[str]:
         to.mkdir(parents=True, exist_ok=True)
         name = "-".join([stem.partition("_")[0], *(f"{k}={v}" for k, v in values.items())])
         (to / f"{name}.txt").write_text(text_of(nb) + "\n", encoding="utf-8")
-    return live_text.find_faults(nb)
+    return live_text.find_faults(nb) + find_other_values(nb, values)
 
 
 def main(arguments: list[str] | None = None) -> int:

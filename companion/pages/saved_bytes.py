@@ -111,6 +111,17 @@ def draw_summary(table: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
     return figure
 
 
+def compute_costs(table: pd.DataFrame) -> pd.DataFrame:
+    """Compute the mean megabytes and examples of a run in equal rounds, relative to MD: a row per arm and setting.
+
+    Args:
+        table: as `comparison.outcomes` returns it.
+    """
+    averaged = table[table["model"] == "average"]
+    means = averaged.groupby(["arm", "setting"])[["megabytes", "examples"]].mean()
+    return means / means.loc["md"].reindex(means.index, level="setting")
+
+
 def tabulate_costs(table: pd.DataFrame) -> pd.DataFrame:
     """Tabulate what a run of each design sends and computes in equal rounds, relative to MD, over all settings of `table`.
 
@@ -121,11 +132,8 @@ def tabulate_costs(table: pd.DataFrame) -> pd.DataFrame:
         A row per arm, the cheapest first: what it asks for, and the smallest and the largest mean over a setting's seeds of
         the megabytes and of the examples of a run.
     """
-    averaged = table[table["model"] == "average"]
-    means = averaged.groupby(["arm", "setting"])[["megabytes", "examples"]].mean()
-    relative = means / means.loc["md"].reindex(means.index, level="setting")
     rows = []
-    for arm, part in relative.groupby(level="arm"):
+    for arm, part in compute_costs(table).groupby(level="arm"):
         spans = {}
         for column in ("megabytes", "examples"):
             low, high = part[column].min(), part[column].max()
@@ -468,7 +476,14 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
     by_setting = most.set_index("setting")
     average = compute_average_gains(table[table["family"] == "planned"])
     rates = get_rates(table, SILENT)
+    sent = compute_costs(table[table["family"] == "planned"])["megabytes"].drop(
+        comparison.ALL_CLIENTS, level="arm"
+    )
+    asks_much = sent.index.isin(DEAR, level="arm")
     return numbers | {
+        "second_sent_little": sent[~asks_much].max(),
+        "second_sent_low": sent[asks_much].min(),
+        "second_sent_high": sent[asks_much].max(),
         "second_silent_labels_rate": rates[LABEL_COUNTS],
         "second_silent_md_rate": rates["md"],
         "second_silent_sketch_rate": rates[RECOMMENDED],

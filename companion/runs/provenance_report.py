@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 
 from companion.runs import atomic, comparison, experiments, one_rounds, protocol, records
@@ -48,14 +49,15 @@ def format_machines(environments: Iterable[dict]) -> str:
 
 
 def format_seeds(seeds: Iterable[int]) -> str:
-    """Format seeds in words: `20 seeds (0 to 19)`."""
+    """Format seeds in words, three or more in a row by their ends: `22 seeds (0 to 19, 100, 101)`."""
     distinct = sorted(set(seeds))
     if len(distinct) == 1:
         return f"seed {distinct[0]}"
-    consecutive = distinct == list(range(distinct[0], distinct[-1] + 1))
-    listed = ", ".join(map(str, distinct))
-    listed = f"{distinct[0]} to {distinct[-1]}" if consecutive else listed
-    return f"{len(distinct)} seeds ({listed})"
+    parts = []
+    for _, row in groupby(enumerate(distinct), lambda pair: pair[1] - pair[0]):
+        row = [seed for _, seed in row]
+        parts += [f"{row[0]} to {row[-1]}"] if len(row) > 2 else map(str, row)
+    return f"{len(distinct)} seeds ({', '.join(parts)})"
 
 
 def _read_metadata(sweep: str, folder: str | Path) -> tuple[list[dict], list[int]]:

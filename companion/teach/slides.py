@@ -12,6 +12,7 @@ import html
 import importlib.util
 import itertools
 import re
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +31,18 @@ VOICES = ("as-written", "as-coded", "as-it-should-be", "verdict")  # classes of 
 BOXES = ("admonition", "prf:lemma", "prf:theorem", "prf:definition", "prf:algorithm", "math")
 SHOWN_SECTIONS = ("What we learned",)  # sections whose text is on a slide, not in the notes
 HIDDEN_TAGS = {"skip-slides", "remove-cell", "remove-output", "hide-output"}
-FIGURE_TITLES = {  # titles of figures that several sessions show; otherwise the caption's first sentence
-    "figure_squeeze": "Nine levels: many entries near zero, and few far out that have levels of their own",
+RESULT = "Result"  # title of a box whose slide has the section's question above it
+VERDICT = "Verdict"  # with which the title of a box begins whose slide repeats the paper's claim
+WIDE = 1.7  # width over height from which a picture has its caption below it, not beside it
+FIGURE_TITLES = {  # by the figure's name; otherwise the title is the caption's first sentence
+    "figure_partitions": "Who holds what?",
+    "figure_estimators": "One round: how far from the target is each estimator?",
+    "figure_averaging": "Which errors go away by averaging?",
+    "figure_common": "Weights on models: what does the length of the model do to the error?",
+    "figure_exponent": "Standard deviation or variance: which $S_h$ makes $V$ smallest?",
+    "figure_reach": "As coded: how many clients can never be drawn?",
+    "figure_inclusion": "Is a client in the cohort with probability $m_h p_k$?",
+    "figure_squeeze": "The levels: many entries near zero, and few far out that have levels of their own",
     "figure_report": "The coin: one report may be any size, and one size is much likelier",
     "ch9_figure_draws": "The same clients under four designs: which draw may choose whom?",
     "ch9_map": "The cut: each client is tied to the middle of its draw; short lines, little variance",
@@ -77,7 +88,7 @@ SESSIONS = {
     "02_stratification": Session(
         "steps 2 to 5: what strata know, how many draws each gets, and who is drawn.",
         (("09_what_we_would_write", "ch9_map"),),
-        "A stratum of ten clients that hardly differ: how many seats does Neyman's rule give it?\n\n"
+        "A stratum of ten clients that hardly differ: how many participants does Neyman's rule give it?\n\n"
         "None, one, or its share of the clients? And what happens to its clients if none?",
         (
             "figure_allocation",
@@ -275,8 +286,20 @@ def round_slide(session: Session) -> Slide:
 def image(kind: str, data: bytes, alt: str, caption: str = "") -> str:
     """Return an image of this type, embedded in HTML, and its caption (HTML)."""
     encoded = base64.b64encode(data).decode()
-    tag = f'<img alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{encoded}">'
+    wide = ' class="wide"' if aspect(data) > WIDE else ""
+    tag = (
+        f'<img{wide} alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{encoded}">'
+    )
     return tag + caption_element(caption)
+
+
+def aspect(data: bytes) -> float:
+    """Return the width over the height of an SVG or PNG picture; 1 where it does not say."""
+    if data.startswith(b"\x89PNG"):
+        width, height = struct.unpack(">2I", data[16:24])
+        return width / height
+    box = re.search(rb'<svg[^>]*viewBox="\S+ \S+ ([\d.]+) ([\d.]+)"', data)
+    return float(box[1]) / float(box[2]) if box else 1.0
 
 
 def caption_element(caption: str) -> str:
@@ -310,6 +333,9 @@ class SlideBuilder:
         self.slides: list[Slide] = []
         self.chapter, self.section, self.notes = "", "", []
         self.held_back: list[myst.Block] = []
+        self.claim = (
+            ""  # the last box that quotes the paper (Markdown), on which the next verdict is
+        )
 
     def read(self, blocks: list[myst.Block], one_slide: bool = False) -> None:
         """Add slides and notes for the blocks of a Markdown cell, or one slide that shows them all."""
@@ -404,7 +430,8 @@ class SlideBuilder:
         content = "".join(data[kind])
         content = content.encode() if kind == "image/svg+xml" else base64.b64decode(content)
         alt = self.plain.inline(block.options.get("alt", caption))
-        numbered = f"**{number}.** {caption}" if number else caption
+        # The number of another chapter's figure would be taken for this one's.
+        numbered = f"**{number}.** {caption}" if number and not remark else caption
         body = image(kind.removeprefix("image/"), content, alt, self.render(numbered))
         self.add("", "figure", body, title)
         self.slides[-1].name = block.argument
@@ -421,7 +448,7 @@ class SlideBuilder:
         heading = next((b for b in section if b.kind == "heading"), None)
         figure = next((b for b in section if b.name == "figure"), None)
         if heading and figure:
-            caption = f"{' '.join(figure.body.split())} In the book it moves: page *Instruments*."
+            caption = f"{' '.join(figure.body.split())} In the book it is interactive: page *Interactive demos*."
             caption = self.render(self.plain.text(caption))
             body = image("png", picture.read_bytes(), figure.options["alt"], caption)
             self.add("", "figure", body, heading.tokens[1].content)
@@ -431,10 +458,15 @@ class SlideBuilder:
         formula = block.name == "math"
         text = self.plain.text(f"$$\n{block.body}\n$$" if formula else block.body)
         title = self.plain.inline(block.argument)
+        title = self.section if title == RESULT else title
         if block.name.startswith("prf:"):
             label = self.plain.labels.get(block.label, "")
             title = f"{label} {f'({title})' if title else ''}".strip()
         voice = block.options.get("class")
+        if voice == "as-written":
+            self.claim = markdown.quote(title, text)
+        elif title.startswith(VERDICT) and len(self.claim) + len(text) <= MAX_BOX:
+            text = f"{self.claim}\n\n{text}"
         if len(text) > MAX_BOX:
             self.notes.append(text)
             cut = text[: text.rfind("\n\n", 0, MAX_BOX) + 1]
@@ -499,13 +531,15 @@ img { display: block; width: 100%; max-height: 64vh; object-fit: contain; }
   section.figure { height: 100vh; } /* the image has the height that title, caption and notes leave */
   section.figure > div { display: flex; gap: 2rem; align-items: center; flex: 1; min-height: 0; }
   section.figure img { flex: none; width: auto; height: 100%; max-height: none; max-width: 64vw; }
+  section.figure > div:has(> img.wide) { flex-direction: column; align-items: stretch; gap: 1rem; }
+  section.figure img.wide { flex: 1; min-height: 0; width: 100%; height: auto; max-width: none; }
   section.round > div { flex-direction: column; align-items: stretch; gap: 1rem; }
   section.round img { flex: 1; min-height: 0; width: 100%; height: auto; max-width: none; }
 }
 .box > div { border-left: 0.4rem solid var(--voice, var(--soft)); padding: 0.2rem 1.2rem; }
 .as-written { --voice: var(--as-written); } .as-coded { --voice: var(--as-coded); }
 .as-it-should-be { --voice: var(--as-it-should-be); } .verdict { --voice: var(--verdict); }
-blockquote { margin: 0; } pre, table { font-size: 1.1rem; overflow-x: auto; }
+blockquote { margin: 0 0 1.5rem; color: var(--soft); } blockquote p { margin: 0.3rem 0; } pre, table { font-size: 1.1rem; overflow-x: auto; }
 td, th { padding: 0.1rem 0.8rem; border-bottom: 1px solid #ccc; text-align: left; }
 aside { display: none; margin-top: auto; padding-top: 1rem; border-top: 1px solid #ccc; color: var(--soft);
   font-size: 1rem; max-height: 40vh; overflow: auto; }

@@ -85,8 +85,11 @@ def _empty_answer(exercise: str):
 
 
 def _answers(solution: list, exercise: str) -> list:
-    """Return a cell for the answer and one for its check, for each answer that the cells of a solution check."""
-    from nbformat.v4 import new_code_cell
+    """Return a cell for the answer and one for its check, for each answer that the cells of a solution check.
+
+    If the exercise asks something after its last check, a cell for the answer in words follows.
+    """
+    from nbformat.v4 import new_code_cell, new_markdown_cell
 
     code = "\n\n".join(cell.source for cell in solution if cell.cell_type == "code")
     if not code:
@@ -103,6 +106,9 @@ def _answers(solution: list, exercise: str) -> list:
             new_code_cell(f"# Your answer\n{stub}", metadata={"tags": ["answer"], **answer}),
             new_code_cell(check, metadata={"tags": ["check"], **graded}),
         ]
+    # What is asked after the check is answered in words; nobody checks it by a program.
+    if cells and "?" in exercise.rpartition("check.answer(")[2]:
+        cells.append(new_markdown_cell("*Your answer in words:*", metadata={"tags": ["words"]}))
     return cells or [new_code_cell("# Your answer\n", metadata={"tags": ["answer"]})]
 
 

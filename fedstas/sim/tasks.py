@@ -39,7 +39,9 @@ FILES: dict = DIGESTS.pop("cifar10-batches")
 SKETCHES: dict = DIGESTS.pop("sketches")
 BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
-TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100", "emnist")}
+TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100")}
+EMNIST_SPLITS = {"emnist": "balanced", "emnist-byclass": "byclass"}  # arXiv:1702.05373
+TORCHVISION |= dict.fromkeys(EMNIST_SPLITS, "EMNIST")
 TEXT = ("topics", "newsgroups", "newsgroups-tokens", "reuters", "reuters-titles", "shakespeare")
 NETWORKS = (
     "perceptron",
@@ -58,7 +60,8 @@ VALIDATION_SHARE = 0.1
 TEST_EVERY = 5  # without a test set, every fifth example of each class is a test example
 # Training examples, test examples, shape of an image, classes: for clear messages if digests differ.
 SHAPES = dict.fromkeys(("mnist", "fashion-mnist"), (60_000, 10_000, (1, 28, 28), 10))
-SHAPES["emnist"] = (112_800, 18_800, (1, 28, 28), 47)  # its balanced split
+SHAPES["emnist"] = (112_800, 18_800, (1, 28, 28), 47)
+SHAPES["emnist-byclass"] = (697_932, 116_323, (1, 28, 28), 62)
 SHAPES |= {f"cifar{k}": (50_000, 10_000, (3, 32, 32), k) for k in (10, 100)}
 
 
@@ -233,8 +236,8 @@ def load(
     """Load a task, whose data are verified bit by bit.
 
     Data are read from `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
-    as npz. Of `emnist` it is the balanced split, 47 classes; the digest of `emnist.npz` is not known: it is read
-    with a warning. `text` makes `topics`, `newsgroups-tokens` (posts of all authors) and `reuters-titles`, `corpora` `newsgroups`, `reuters` and `shakespeare`, `coarse` its tasks of `cifar100`. Frozen features are
+    as npz. `emnist` is the balanced split of EMNIST, 47 classes, `emnist-byclass` the one by class, 62 classes; their
+    digests are not known: a copy is read with a warning. `text` makes `topics`, `newsgroups-tokens` (posts of all authors) and `reuters-titles`, `corpora` `newsgroups`, `reuters` and `shakespeare`, `coarse` its tasks of `cifar100`. Frozen features are
     computed from the images at first use, in about ten minutes, and kept as npz, too.
 
     Args:
@@ -592,7 +595,7 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
     import torchvision
 
     dataset = getattr(torchvision.datasets, TORCHVISION[name])
-    part = {"split": "balanced"} if name == "emnist" else {}
+    part = {"split": EMNIST_SPLITS[name]} if name in EMNIST_SPLITS else {}
     arrays = {}
     with _download_errors(name, root / f"{name}.npz", "digits"):
         root.mkdir(parents=True, exist_ok=True)

@@ -470,7 +470,7 @@ def weights_sum_to_one(
     kind="theory",
     statement="The mean 1/m_h over the clients of a stratum is defined for every stratum.",
     printed="m_h = m N_h S_h / Σ N_h S_h",
-    chapter="04a_unbiasedness#what-if-a-stratum-has-no-seat",
+    chapter="04a_unbiasedness#what-if-a-stratum-gets-no-draw",
     meaning="are the draws that eq. 3.5 gives two small strata, so that 1/m_h is 1/0",
     order=440,
 )
