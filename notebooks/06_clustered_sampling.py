@@ -44,7 +44,7 @@ import torch
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
-from companion import ch06, chapters, check, clustered_figures, plots, statistics
+from companion import ch06, chapters, check, clustered_figures, plots
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from companion.runs.experiments import MESSAGES
 from fedstas import allocation, clustered, engine, methods, partition, simulation, tasks, theory
