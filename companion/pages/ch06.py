@@ -306,7 +306,6 @@ class MessageResults(NamedTuple):
         digits: by message and scheme, the mean distinct digits of a cohort in the last ten rounds.
         accuracy: by message and scheme, the final accuracy in %.
         bytes: by message, those that the participants of a round send, mean over the run.
-        least: by message, the least of the points of Algorithm 2 above MD over the seeds.
         seeds: the fewest that a message has.
     """
 
@@ -316,7 +315,6 @@ class MessageResults(NamedTuple):
     digits: dict[tuple[str, str], float]
     accuracy: dict[tuple[str, str], float]
     bytes: dict[str, float]
-    least: dict[str, float]
     seeds: int
 
 
@@ -333,7 +331,7 @@ def load_messages() -> MessageResults:
     digits = heads.assign(digits=pd.Series(counts)).groupby(keys)["digits"].mean().to_dict()
     last = frame[frame["round"] == frame["rounds"]]
     sent = (last["bytes_up"] / last["rounds"]).groupby(last["message"]).mean().to_dict()
-    gains, costs, accuracy, least, rows = {}, {}, {}, {}, []
+    gains, costs, accuracy, rows = {}, {}, {}, []
     for label, schemes in MESSAGE_ARMS.items():
         part = frame[frame["message"] == label]
         for scheme, mean in tables.summarise(part, "test_accuracy", LAST)["mean"].items():
@@ -344,8 +342,6 @@ def load_messages() -> MessageResults:
         if {"md", "clustered-similarity"} <= {*schemes}:
             gain = experiments_messages.gain_over_md(label)
             gains[label] = statistics.Interval(gain.mean, gain.low, gain.high)
-            wide = tables.pivot_seeds(part, "test_accuracy", LAST)
-            least[label] = float((wide["clustered-similarity"] - wide["md"]).min())
         row = {"what is sent": label, "kB a round": f"{sent[label] / 1000:,.0f}"}
         row |= {
             NAMES[m]: f"{accuracy[label, m]:.1f}" if m in schemes else "–" for m in tuple(NAMES)[:3]
@@ -357,7 +353,7 @@ def load_messages() -> MessageResults:
         row["digits, Algorithm 2"] = "–" if known is None else f"{known:.1f}"
         rows.append(row)
     seeds = int(frame.groupby(keys)["seed"].nunique().min())
-    return MessageResults(pd.DataFrame(rows), gains, costs, digits, accuracy, sent, least, seeds)
+    return MessageResults(pd.DataFrame(rows), gains, costs, digits, accuracy, sent, seeds)
 
 
 def variance_table(

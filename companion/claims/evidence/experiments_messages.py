@@ -79,8 +79,8 @@ def compressed(claim: Claim) -> Evidence:
     paper="clustered",
     place="Sec. 7",
     kind="superiority",
-    statement="Clustered sampling is readily compatible with technologies for privacy. (Read as: with noise "
-    "on every update, as long as the network can be trained, Algorithm 2 still ends above MD sampling.)",
+    statement="Clustered sampling is readily compatible with technologies for privacy. (Read as: with weak "
+    "noise on every update Algorithm 2 still ends above MD sampling.)",
     printed="readily compatible",
     chapter="06_clustered_sampling#what-if-updates-are-compressed-noisy-or-hidden",
     meaning="points that Algorithm 2 is above MD sampling, with weak noise on updates",
@@ -90,10 +90,11 @@ def compressed(claim: Claim) -> Evidence:
 def noisy(claim: Claim) -> Evidence:
     """Judge whether Algorithm 2 stays above MD sampling if updates are shortened and noisy."""
     weak, strong = (MESSAGES[label].epsilon() for label in ("weak noise", "strong noise"))
+    cost = statistics.mean_interval(cost_of_message("strong noise", "md"))
     return decide_gain(
         "weak noise",
-        f" This noise protects nobody: one message has epsilon {weak:,.0f} at delta 1e-5. With noise of epsilon "
-        f"{strong:.0f} a message the network does not learn.",
+        f" This noise protects nobody: one message has epsilon {weak:,.0f} at delta 1e-5. Noise of epsilon {strong:.0f} "
+        f"a message costs MD sampling {statistics.format_interval(*cost)} points; Algorithm 2 was not run with it.",
     )
 
 
