@@ -295,7 +295,7 @@ def image(kind: str, data: bytes, alt: str, caption: str = "") -> str:
 
 def aspect(data: bytes) -> float:
     """Return the width over the height of an SVG or PNG picture; 1 where it does not say."""
-    if data.startswith(b"\x89PNG"):
+    if data.startswith(b"\x89PNG") and len(data) >= 24:
         width, height = struct.unpack(">2I", data[16:24])
         return width / height
     box = re.search(rb'<svg[^>]*viewBox="\S+ \S+ ([\d.]+) ([\d.]+)"', data)
