@@ -186,13 +186,17 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # (which-one-then)=
 # ## Which questions decide?
 #
-# After the question on the last layer there are four.
+# After the question on the last layer there are four. Answer them for your federation: each advice comes with what it gained and cost in our runs.
 #
 # ```{glue:figure} ch10_tree
 # :name: fig-ch10-tree
 # :alt: A tree of questions. Do you train only the last layer, on features of a frozen network? If so, try a closed form first. Have you tuned the learning rate? If not, tune it with MD sampling. Can you deploy an average of the server's models? If not, take least-variance strata. Can each client send 64 numbers? If not, take MD sampling or clustered sampling by similarity. How many participants has a round, and how heterogeneous are the clients? Few of heterogeneous clients: least-variance strata. Many, or similar clients: MD sampling. Each advice has its measured gain and its cost.
 #
 # The questions, and what each advice gained and cost in our runs. Megabytes are those until the accuracy that MD ends with.
+# ```
+#
+# ```{explorer} tree
+# :figure: fig-ch10-tree
 # ```
 #
 # ```{provenance} Figure

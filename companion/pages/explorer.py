@@ -439,17 +439,10 @@ def _draw_privacy() -> Figure:
 
 
 def write_page_files(folder: str | Path) -> None:
-    """Write the figures of the page, then its data, `explorer.json`."""
+    """Write the still pictures of the instruments that are computed, then their data, `explorer.json`."""
     folder = Path(folder)
-    for name in instruments.NAMES:
-        figure = draw_figure(name)
-        write(
-            folder / f"explorer-{name}.png",
-            lambda path, figure=figure: figure.savefig(
-                path, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None}
-            ),
-        )
-        plt.close(figure)
+    for name in instruments.COMPUTED:
+        plots.write_still(draw_figure(name), folder / f"explorer-{name}.png")
     text = json.dumps(make_data(), separators=(",", ":"), allow_nan=False)
     assert len(text) < MAX_BYTES
     write(folder / "explorer.json", lambda path: path.write_text(text, encoding="utf-8"))

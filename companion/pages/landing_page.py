@@ -163,6 +163,7 @@ def main(folder: str | Path) -> None:
     gains = comparison.compare(outcomes, "md")
     tree = decision_tree.build(outcomes, gains, settings, recorded, load_heads(outcomes))
     (Path(folder) / decision_tree.FILE).write_text(decision_tree.as_json(tree), encoding="utf-8")
+    plots.write_still(decision_tree.draw(tree), Path(folder) / "explorer-tree.png")
 
 
 if __name__ == "__main__":

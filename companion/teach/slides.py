@@ -381,7 +381,7 @@ class SlideBuilder:
         """Add the slide of a figure, an instrument, an exercise or a box; ignore other directives."""
         if block.name == "glue:figure":
             self.add_figure(block)
-        elif block.name == "explorer":
+        elif block.name == "explorer" and "figure" not in block.options:  # which is shown
             self.add_instrument(block.argument)
         elif block.name == "exercise":
             label = self.plain.labels.get(block.label, "")
