@@ -114,7 +114,7 @@ def append_scripts(app, doctree, docname):
     if parts:
         parts = [part for part in instruments.NAMES if part in parts]
         data = load_data(Path(app.srcdir) / "chapters", parts)
-        for part in set(parts) & {*instruments.RECORDED}:  # they link to a chapter
+        for part in [part for part in parts if "page" in data[part]]:  # it links to a chapter
             page = f"chapters/{data[part]['page']}"
             data[part]["page"] = app.builder.get_relative_uri(docname, page)
         text = script(data, parts)

@@ -15,5 +15,6 @@ COMPUTED = (  # their data are in `explorer.json`
     "estimate",
     "privacy",
 )
-RECORDED = {"tree": "decision-tree.json"}  # those of recorded runs, and the files of their data
+# Those of recorded runs, and the files of their data.
+RECORDED = {"tree": "decision-tree.json", "rates": "learning-rates.json"}
 NAMES = (*RECORDED, *COMPUTED)
