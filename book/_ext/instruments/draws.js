@@ -73,7 +73,7 @@ fedstasExplorer.add("draws", (tools, data) => {
       const at = (v) => [p.px(v[0]), p.py(v[1])], [cx, cy] = at(target);
       everyone.forEach((k) => {
         const [x, y] = at(updates[k]), r = 24 * Math.sqrt(data.omega[k]), drawn = chosen.includes(k);
-        p.parts.push(`<path class="member ${groups ? `class-${groups[k]}` : "client"}${drawn ? " chosen" : ""}" d="${mark(groups ? groups[k] : 0, x, y, r)}"/>`);
+        p.parts.push(`<path class="member ${groups ? `class-${groups[k]}` : "anyone"}${drawn ? " chosen" : ""}" d="${mark(groups ? groups[k] : 0, x, y, r)}"/>`);
       });
       last.forEach((v) => {
         const [x, y] = at(v);
