@@ -278,6 +278,12 @@ def test_a_value_that_this_machine_cannot_use_is_refused_before_a_kernel_starts(
         chapters.run("02", values, output=tmp_path / "x.ipynb")
 
 
+def test_a_chapter_may_need_more_than_a_parameters_own_bound():
+    with pytest.raises(InputError, match="rounds is 1: chapter 04f_convergence needs at least 10"):
+        chapters.settings("04f", {"rounds": 1})
+    assert chapters.settings("04f", {"rounds": 10}).rounds == 10
+
+
 def test_a_chapter_computes_with_one_thread_wherever_it_is_run():
     """In Jupyter and papermill nobody sets OMP_NUM_THREADS, and k-means brings threads of its own."""
     code = """
