@@ -60,7 +60,7 @@ def clone(tmp_path, monkeypatch):
     return tmp_path
 
 
-def printed(page: Path) -> str:
+def text_output(page: Path) -> str:
     """Return the text output of an executed page."""
     cells = nbformat.read(page, as_version=4).cells
     return "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", []))
@@ -161,7 +161,7 @@ def test_a_parameter_that_papermill_injected_and_nobody_declared_is_refused(clon
 def test_a_run_writes_the_page_with_its_provenance(clone):
     page = chapters.run("01", {"clients": 8}, progress=False)
     assert page == clone / "book" / "chapters" / "01_small.ipynb"
-    assert printed(page) == "8\n"
+    assert text_output(page) == "8\n"
     block = chapters.provenance(page)
     if sys.platform != "win32":  # which does not tell the processor time of a child
         assert block["cpu"] > 0

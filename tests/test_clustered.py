@@ -116,10 +116,8 @@ def test_clients_of_one_direction_share_a_group(measure):
 
 def test_linkages_make_different_groups():
     """Five points on a line: the nearest first, a chain under single linkage, two pairs under complete."""
-    points, sizes = (
-        [[0.0], [1.0], [2.1], [3.3], [9.0]],
-        [1, 1, 1, 1, 2],
-    )  # a row holds three of the small
+    points = [[0.0], [1.0], [2.1], [3.3], [9.0]]
+    sizes = [1, 1, 1, 1, 2]  # a row has room for three clients of size 1
     groups = {k: clustered.similarity_groups(points, sizes, 2, "L2", k) for k in clustered.LINKAGES}
     assert groups["single"] == [[3], [4], [0, 1, 2]]
     assert groups["complete"] == [[4], [0, 1], [2, 3]]

@@ -56,9 +56,9 @@ def test_cells_are_rows_of_the_chapters_table(nodes, recorded):
 def test_numbers_are_those_of_the_records(nodes, recorded):
     settings, runs, outcomes, _ = recorded
     is_changed = (outcomes["arm"] == "least-variance") & (outcomes["setting"] == "mnist")
-    half = outcomes.assign(ratio=outcomes["ratio"].where(~is_changed, outcomes["ratio"] / 2))
+    halved = outcomes.assign(ratio=outcomes["ratio"].where(~is_changed, outcomes["ratio"] / 2))
     changed = decision_tree.build(
-        half, comparison.compare(half, "md"), settings, runs, landing_page.load_heads(outcomes)
+        halved, comparison.compare(halved, "md"), settings, runs, landing_page.load_heads(outcomes)
     )
     assert "0.95 on MNIST" in nodes["strata"].gain and "0.47 on MNIST" in changed["strata"].gain
 
@@ -81,7 +81,9 @@ def test_the_figure_holds_all_its_words(nodes):
     boxes = [text.get_window_extent(renderer) for text in ax.texts if text.get_text()]
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes)
     edge = max(patch.get_window_extent(renderer).x1 for patch in ax.patches[:1])
-    questions = [box for box in boxes if box.x0 < edge / 4]
+    questions = [
+        box for box in boxes if box.x0 < edge / 4
+    ]  # texts that begin in the box of a question
     assert questions and all(box.x1 < edge for box in questions)
     for node in nodes.values():
         assert node.text.split()[0] in " ".join(t.get_text() for t in ax.texts)

@@ -125,7 +125,7 @@ def test_a_package_of_a_wrong_version_is_reported_as_needed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("version", "condition", "good"),
+    ("version", "condition", "fits"),
     [
         ("1.0.4.post1", "<2", True),
         ("2.0", "<2", False),
@@ -134,8 +134,8 @@ def test_a_package_of_a_wrong_version_is_reported_as_needed(monkeypatch):
         ("3.0", "", True),
     ],
 )
-def test_versions_are_compared_as_numbers(version, condition, good):
-    assert doctor.fits(version, condition) is good
+def test_versions_are_compared_as_numbers(version, condition, fits):
+    assert doctor.fits(version, condition) is fits
 
 
 def test_a_missing_package_that_only_tests_need_is_optional(monkeypatch):

@@ -264,9 +264,9 @@ def test_theorem_1_function_agrees_with_the_exact_moments():
         exact = theory.design_moments(design, w, p, 2).variance
         assert getattr(v, name) == pytest.approx(float(exact), rel=1e-12)
     assert v.squared_bias == pytest.approx((5 / 6) ** 2)
-    two = theory.theorem_1((0, 2, 5, 5), (0, 0, 1, 1), [1, 1, 1, 1], 2)
-    assert two.strat == pytest.approx(0.25)  # (1/2 * 1 + 1/2 * 0) / 2
-    assert two.stradiv == pytest.approx(0.125)  # (1/2 * 1)^2 / 2
+    two_strata = theory.theorem_1((0, 2, 5, 5), (0, 0, 1, 1), [1, 1, 1, 1], 2)
+    assert two_strata.strat == pytest.approx(0.25)  # (1/2 * 1 + 1/2 * 0) / 2
+    assert two_strata.stradiv == pytest.approx(0.125)  # (1/2 * 1)^2 / 2
 
 
 def test_the_gain_of_strata_is_between_minus_within_variance():
@@ -340,17 +340,17 @@ def test_every_claim_has_the_expected_verdict(claim, verdict):
 
 @pytest.mark.slow
 def test_the_counterexamples_of_the_verdicts_have_the_known_values():
-    ours = {name: compute_evidence(module, name).ours for module, name in EXPECTED}
+    values = {name: compute_evidence(module, name).ours for module, name in EXPECTED}
     # Updates 0, 1 that are drawn with probabilities 1/3 and 2/3.
-    assert ours["lemma_1"] == "2/3 instead of 1/2"
-    assert ours["algorithm"] == "31/10 or 38561/14280 instead of 15/7"
-    assert ours["weights"] == "1/3 against 4/5"
-    assert ours["weights_sum_to_one"] == "3/10 or 27/20"
+    assert values["lemma_1"] == "2/3 instead of 1/2"
+    assert values["algorithm"] == "31/10 or 38561/14280 instead of 15/7"
+    assert values["weights"] == "1/3 against 4/5"
+    assert values["weights_sum_to_one"] == "3/10 or 27/20"
     # Updates 1, 1, 2: by norm 5/2 - (3/2)^2, uniformly 2 - (4/3)^2.
-    assert ours["theorem_1_first"] == "1/4 > 2/9"
-    assert ours["theorem_1_second"] == "27/80 > 1/4"
-    assert ours["theorem_1_third"] == "41/25 > 1"
-    assert ours["neyman"] == "7/5"
+    assert values["theorem_1_first"] == "1/4 > 2/9"
+    assert values["theorem_1_second"] == "27/80 > 1/4"
+    assert values["theorem_1_third"] == "41/25 > 1"
+    assert values["neyman"] == "7/5"
 
 
 def test_terms_that_theorem_1_neglects_decide_none_of_its_inequalities():
