@@ -237,7 +237,7 @@ def test_provenance_of_recorded_runs_is_written_unless_it_exists(tmp_path):
     assert file.read_text(encoding="utf-8") == "{}"
 
 
-def test_open_needs_an_executed_chapter_and_goes_with_no_other_output(clone, capsys):
+def test_the_option_open_needs_an_executed_chapter_and_excludes_output(clone, capsys):
     with pytest.raises(InputError, match="chapter 01_small is not executed yet"):
         preview.render("01")
     with pytest.raises(SystemExit) as exc_info:

@@ -89,7 +89,7 @@ def test_every_order_has_the_probability_of_the_formulas(server, t, times):
     assert np.abs(bias).max() > 0.05  # in these five clients by more than a twentieth
 
 
-def test_a_large_cohort_does_not_leave_the_range_of_floats(view_without_sizes):
+def test_probabilities_of_a_large_cohort_neither_overflow_nor_underflow(view_without_sizes):
     class Labels(view_without_sizes):
         def label_counts(self, epsilon=None):
             return np.eye(2)[np.arange(400) % 2] + 1

@@ -73,7 +73,7 @@ def test_the_json_has_all_nodes(nodes):
     assert ends == {key for key, node in nodes.items() if not node.answers}
 
 
-def test_the_figure_holds_all_its_words(nodes):
+def test_all_texts_lie_inside_the_figure_and_those_of_questions_inside_their_boxes(nodes):
     plots.set_page_style()
     figure = decision_tree.draw(nodes)
     (ax,) = figure.axes

@@ -182,7 +182,7 @@ def test_missing_files_of_the_repository_and_disk_space_are_reported_as_needed(
     assert doctor.recorded_runs().message == f"{table} is damaged: `git checkout results`"
 
 
-def test_costs_come_from_a_page_made_here_then_from_the_record_then_from_the_scale(
+def test_the_time_of_a_chapter_is_that_of_its_executed_page_else_recorded_else_scaled(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(doctor, "ROOT", tmp_path)

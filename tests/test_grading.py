@@ -45,20 +45,20 @@ def test_an_answer_for_the_visible_inputs_alone_is_wrong(name):
     task = check.exercise(name)
     table = {repr(a): task.solution(*a) for a in task.inputs}
 
-    def result(function):
+    def judge_function(function):
         """Return how a function is judged on the visible and the hidden inputs."""
-        every = [*task.inputs, *hidden_inputs.inputs(name, 0)]
-        results = [submission.call(function, arguments) for arguments in every]
+        all_inputs = [*task.inputs, *hidden_inputs.inputs(name, 0)]
+        results = [submission.call(function, arguments) for arguments in all_inputs]
         return grading.judge(
             name, {"state": "results", "results": json.loads(json.dumps(results))}, 0
         )
 
-    state, message = result(lambda *a: table.get(repr(a), -12345))
+    state, message = judge_function(lambda *a: table.get(repr(a), -12345))
     assert state == "wrong" and message.startswith(
         "right on the inputs that students see, and for ("
     )
-    assert result(task.solution) == ("right", "")
-    state, _ = result(lambda *a: 1 / 0)
+    assert judge_function(task.solution) == ("right", "")
+    state, _ = judge_function(lambda *a: 1 / 0)
     assert state == "wrong"
 
 

@@ -29,7 +29,7 @@ def outcomes():
 
 @pytest.fixture(scope="module")
 def sentences(recorded_settings, outcomes):
-    """Return the sentences of the front pages."""
+    """Return the sentences of the front pages, and whether each holds: pairs (text, bool)."""
     return landing_page.check_sentences(recorded_settings, outcomes, "results")
 
 

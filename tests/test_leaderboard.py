@@ -91,7 +91,7 @@ def test_the_leaderboard_has_the_numbers_of_the_recorded_runs(recorded_folder):
     for method, rows in last.groupby("method"):
         row = ranking.loc[method]
         assert row["seeds"] == len(rows)
-        # Final accuracies, of the last ten rounds.
+        # The mean of the last ten rounds is that of both rounds here.
         accuracies = frame[frame["method"] == method]["test_accuracy"]
         assert row["accuracy"] == pytest.approx(100 * accuracies.mean())
         assert row["MB"] == pytest.approx((rows["bytes_down"] + rows["bytes_up"]).mean() / 1e6)

@@ -562,7 +562,7 @@ def test_the_defect_of_a_nodes_data_is_described_without_its_size(module, x, y, 
     assert models.find_data_defect(nn.Linear(2, 2), torch.ones(0, 2), torch.ones(0).long()) == ""
 
 
-def test_numbers_are_decimals_alone():
+def test_only_decimal_notation_is_read_as_a_number():
     for word in ("1", "-1.5", "+.5e-3", "3.", "1E5"):
         assert NUMBER.fullmatch(word) and np.isfinite(float(word))
     for word in ("1_0", "１", "1,5", "inf", "nan", "0x1", "", "1 2"):

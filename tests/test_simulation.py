@@ -595,7 +595,7 @@ def test_a_server_with_update_memory_reads_no_size_if_its_method_reads_none(
     np.testing.assert_allclose(history.params, start + remembered.mean(0), atol=1e-7)
 
 
-def test_centralised_moves_one_model_per_round(digits, federation, histories):
+def test_centralised_pays_for_one_model_down_and_up_per_round(digits, federation, histories):
     down, up = bytes_of_rounds(histories["centralised"])
     assert down == up == [t * P * 4 for t in range(1, 6)]
 

@@ -47,6 +47,7 @@ def test_designs_with_unequal_probabilities_have_the_moments_of_the_reference_ca
     pi = theory.successive_inclusion(norm, m)
     assert np.allclose(pi, [float(F(x)) for x in case["pi_successive"]], atol=1e-12, rtol=0)
     p = to_fractions(case["p"])
+    # Weights of Hansen and Hurwitz, which are of draws with replacement, on draws without it.
     mismatched = theory.moments(
         (sum(w[k] / (len(w) * p[k]) for k in s) / m, q) for s, q in theory.successive_samples(p, m)
     )

@@ -911,31 +911,28 @@ def test_the_decision_rules_give_the_documented_verdicts_near_their_thresholds()
         _, low, high = experiments.statistics.mean_interval(base)
         return mean + base * half / ((high - low) / 2)
 
-    def verdict(rule, *by_value, **more) -> str:
-        return rule(values(*by_value[0]), *by_value[1:], **more).verdict
+    def judge(rule, mean_half_k: tuple, *arguments, **options) -> str:
+        """Return the verdict of a rule on `values(*mean_half_k)` and further arguments."""
+        return rule(values(*mean_half_k), *arguments, **options).verdict
 
     higher, equal = experiments.judge_higher, experiments.judge_equal
-    assert verdict(higher, (0.2, 0.1), "points") == "agrees"  # above zero, however little
-    assert (
-        verdict(higher, (0.2, 0.3), "points") == "differs"
-    )  # contains zero, and ends below 1 point
-    assert verdict(higher, (-3, 2.5), "points") == "differs"
-    assert verdict(higher, (0.2, 0.9), "points") == "undecided"  # contains zero and 1 point
-    assert verdict(higher, (0.2, 0.9), "rounds") == "differs"
-    assert verdict(higher, (9, 0.9, 4), "points") == "undecided"
-    assert verdict(equal, (50.2, 0.5), 50, "points") == "agrees"
-    assert verdict(equal, (50.2, 0.9), 50, "points") == "undecided"
-    assert verdict(equal, (52, 1.5), 50, "points") == "differs"
-    assert verdict(equal, (52, 1.5), 50, "points", tolerance=1) == "undecided"
-    assert verdict(equal, (50, 0.1, 4), 50, "points") == "undecided"
+    assert judge(higher, (0.2, 0.1), "points") == "agrees"  # above zero, however little
+    assert judge(higher, (0.2, 0.3), "points") == "differs"  # contains zero, and ends below 1 point
+    assert judge(higher, (-3, 2.5), "points") == "differs"
+    assert judge(higher, (0.2, 0.9), "points") == "undecided"  # contains zero and 1 point
+    assert judge(higher, (0.2, 0.9), "rounds") == "differs"
+    assert judge(higher, (9, 0.9, 4), "points") == "undecided"
+    assert judge(equal, (50.2, 0.5), 50, "points") == "agrees"
+    assert judge(equal, (50.2, 0.9), 50, "points") == "undecided"
+    assert judge(equal, (52, 1.5), 50, "points") == "differs"
+    assert judge(equal, (52, 1.5), 50, "points", tolerance=1) == "undecided"
+    assert judge(equal, (50, 0.1, 4), 50, "points") == "undecided"
     lower = experiments.judge_not_lower
-    assert (
-        verdict(lower, (-0.02, 0.005), "nats") == "agrees"
-    )  # the difference is too small to matter
-    assert verdict(lower, (-0.05, 0.045), "nats") == "differs"
+    assert judge(lower, (-0.02, 0.005), "nats") == "agrees"  # the difference is too small to matter
+    assert judge(lower, (-0.05, 0.045), "nats") == "differs"
     # Of 20 comparisons one may look different by chance.
-    assert verdict(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"
-    assert verdict(lower, (-0.05, 0.01), "nats", comparisons=20) == "differs"
+    assert judge(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"
+    assert judge(lower, (-0.05, 0.01), "nats", comparisons=20) == "differs"
     combine = experiments.combine_verdicts
     assert combine(["agrees", "agrees"]) == "agrees"
     assert combine(["agrees", "no-data", "undecided"]) == "undecided"
