@@ -4,9 +4,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when numpy and torch are imported
 
-import json
-from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,12 +57,6 @@ def pytest_collection_modifyitems(items):
 def false_alarm() -> float:
     """The level of statistical tests, which have fixed seeds."""
     return 1e-6
-
-
-@pytest.fixture(scope="session")
-def cases() -> dict:
-    """Reference cases: exact answers, computed independently of this package."""
-    return json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")
@@ -162,13 +153,3 @@ def view():
 def view_without_sizes():
     """The class `ViewWithoutSizes`, to be called with sizes and gradients."""
     return ViewWithoutSizes
-
-
-@pytest.fixture(scope="session")
-def rational():
-    """A function that converts nested strings 'a/b' and ints to Fractions."""
-
-    def convert(value):
-        return [convert(v) for v in value] if isinstance(value, list) else Fraction(value)
-
-    return convert

@@ -1,21 +1,18 @@
 """Allocations against the reference cases, rational arithmetic and brute force."""
 
-import json
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE
 
 from fedstas import allocation
 from fedstas.errors import InputError
 
-CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))[
-    "neyman"
-]["cases"]
+CASES = REFERENCE["neyman"]["cases"]
 IDS = [f"N={c['N']} S={c['S']} m={c['m']}".replace(" ", "") for c in CASES]
 
 

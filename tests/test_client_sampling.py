@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from enumeration import ScriptedGenerator, enumerate_cohorts
+from reference_cases import REFERENCE
 from scipy.stats import binomtest, chisquare
 
 from fedstas import allocation, theory
@@ -124,9 +125,9 @@ def test_the_papers_estimator_is_biased_by_the_covariance_of_selection_and_updat
     assert abs(mean - VALUES.mean()) > 0.05
 
 
-def strata_of_the_case(cases, rational):
+def strata_of_the_case():
     """Return the reference case, and share, values, selection and draws of each of its strata."""
-    case = cases["pps_two_strata"]
+    case = REFERENCE["pps_two_strata"]
     sizes = [len(s) for s in case["strata"]]
     rows = [
         (Fraction(count, sum(sizes)), values, selection, draws)
@@ -145,8 +146,8 @@ def strata_of_the_case(cases, rational):
         ("horvitz-thompson", "ht_successive"),
     ],
 )
-def test_two_strata_have_the_moments_of_the_reference_case(cases, rational, design, key):
-    case, rows = strata_of_the_case(cases, rational)
+def test_two_strata_have_the_moments_of_the_reference_case(design, key):
+    case, rows = strata_of_the_case()
     parts = [(share, *theory.design_moments(design, w, p, m)) for share, w, p, m in rows]
     assert sum(share * mean for share, mean, _ in parts) == Fraction(case[key]["mean"])
     assert sum(share**2 * var for share, _, var in parts) == Fraction(case[key]["var"])

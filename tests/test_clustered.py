@@ -1,20 +1,17 @@
 """Clustered sampling: Proposition 1 exactly, the reference cases, and the moments of the paper."""
 
-import json
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE as CASES
 from scipy.cluster import hierarchy
 
 from fedstas import clustered, methods
 from fedstas.errors import InputError
-
-CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 
 
 @st.composite

@@ -1,22 +1,20 @@
 """Randomised response: its distribution, the estimate from it, and its price."""
 
-import json
 import math
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE
 from scipy.integrate import quad
 from scipy.stats import chisquare, kstest, laplace, norm
 
 from fedstas import privacy, theory
 from fedstas.errors import InputError
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 SMALL = [c for c in REFERENCE["ntilde_small"]["cases"] if c["fake_support"] == "1..M-1"]
 LDP = [
     c

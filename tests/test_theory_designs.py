@@ -3,17 +3,16 @@
 One test is statistical (`successive_inclusion` against draws): its docstring states the false-alarm rate.
 """
 
-import json
 from fractions import Fraction
 from functools import cache
 from itertools import permutations, product
 from math import inf, sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_cases import REFERENCE, to_fractions
 
 from companion.claims.evidence import allocations as evidence_allocations
 from companion.claims.evidence import unbiasedness, variance
@@ -24,14 +23,8 @@ from fedstas.client_sampling import successive_sample
 from fedstas.errors import InputError
 from fedstas.theory import allocations
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 NEYMAN = REFERENCE["neyman"]["cases"]
 F = Fraction
-
-
-def to_fractions(texts):
-    """Convert texts such as "1/3" to fractions."""
-    return [F(x) for x in texts]
 
 
 # The reference cases.

@@ -3,16 +3,15 @@
 Statistical tests here: two, each with a false-alarm rate below 1e-7.
 """
 
-import json
 import math
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE
 from scipy import stats
 
 from companion.claims.evidence import privacy as privacy_evidence
@@ -21,7 +20,6 @@ from fedstas import privacy, theory
 from fedstas.errors import InputError
 from fedstas.sim.rng import stream
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 ALPHA = Fraction("0.1616")
 SUPPORT = {
     "1..M-1": lambda cap: range(1, cap),
