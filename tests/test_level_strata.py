@@ -75,7 +75,7 @@ def test_within_a_stratum_clients_are_drawn_by_norm_which_is_a_bias(server, fals
         exact[group] = [float(q) / (2 * count) for q in pi]
     # A weight is 1/2 or 1/4: its standard deviation is at most 1/4, and 5.5 of them alarm once in 10^6.
     assert (np.abs(mean - exact) < 5.5 / 4 / np.sqrt(draws)).all()
-    assert np.abs(exact - 1 / 6).max() > 0.005
+    assert np.abs(exact - 1 / 6).max() > 0.005  # an unbiased design has 1/6 of each client
 
 
 def test_levels_are_requested_every_so_many_rounds(server):

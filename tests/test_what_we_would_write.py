@@ -577,12 +577,14 @@ def test_the_bound_of_the_theorem_holds_exactly_and_the_rate_is_one_over_t():
     draws = [(omega[k] / W, W * c[k] + W * c[2]) for k in (0, 1)]  # w' = w - eta (w - U)
 
     def step(first, second, eta):
+        """Return E w and E w^2 after a round of step size `eta`, from those before it."""
         mean = sum(p * u for p, u in draws)
         square = sum(p * u * u for p, u in draws)
         new = (1 - eta) ** 2 * second + 2 * eta * (1 - eta) * first * mean + eta**2 * square
         return (1 - eta) * first + eta * mean, new
 
     def error(first, second):
+        """Return E (w - w*)^2."""
         return second - 2 * w_star * first + w_star**2
 
     first = second = Q(0)
