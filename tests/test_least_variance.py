@@ -509,6 +509,26 @@ def test_the_search_ends_where_all_pairs_cost_the_same():
         assert len(np.unique(labels)) == 10
 
 
+@pytest.mark.parametrize("spread", [0.0, 1e-9, 1e-7])
+def test_the_search_ends_where_clients_are_equal_up_to_rounding_errors_and_there_are_m_strata(
+    spread,
+):
+    """As in a first trial of a loop, with the same data for each client."""
+    rng = np.random.default_rng(0)
+    q = rng.dirichlet(np.ones(20))
+    for _ in range(10):
+        points = rng.normal(size=8) + spread * rng.normal(size=(20, 8))
+        labels = lv.max_cut_strata(q, points, np.square(points).sum(1), 5)
+        assert len(np.unique(labels)) == 5
+
+
+def test_strata_of_equal_clients_are_split_into_halves_of_about_equal_mass():
+    labels = lv.split_strata(np.array([0, 0, 0, 0, 1, 1]), np.array([3.0, 3, 2, 2, 1, 1]), 4)
+    masses = np.bincount(labels, [3, 3, 2, 2, 1, 1])
+    assert masses.tolist() == [3, 2, 5, 2]
+    np.testing.assert_array_equal(lv.split_strata(np.array([1, 0]), np.ones(2), 5), [1, 0])
+
+
 def test_clients_without_an_update_are_recognised_by_it_and_not_by_their_coordinates(view):
     """Coordinates of clients without update are 0 or 1e-9 by rounding: if they counted, last bits would decide strata."""
     rng = np.random.default_rng(3)
