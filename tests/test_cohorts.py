@@ -492,7 +492,7 @@ def test_a_place_of_the_bias_that_no_update_has_is_refused(place):
     chooser = Cohorts("hics-fl", sizes=SIZES, m=M)
     cohort = chooser.sample(output_bias=place)
     chooser.report(cohort, POINTS[cohort.clients])
-    with pytest.raises(InputError, match="output_bias is .*: it must be a slice or a list"):
+    with pytest.raises(InputError, match=r"output_bias is .*: it must be a slice or a list"):
         chooser.sample(output_bias=place)
 
 
