@@ -184,8 +184,8 @@ for name in ("md", "fedstas-least-variance", "poisson"):
         drawn.append((len(cohort.clients), len({*cohort.clients}), cohort.weights.sum()))
     spans[name] = least, most = np.min(drawn, axis=0), np.max(drawn, axis=0)
     print(
-        f"{name:24} {least[0]:.0f} to {most[0]:.0f} draws, at least {least[1]:.0f} clients, "
-        f"weights that add up to {least[2]:.2f} to {most[2]:.2f}"
+        f"{name:24} participants: {least[0]:.0f} to {most[0]:.0f}; different ones: {least[1]:.0f} or more; "
+        f"sum of weights: {least[2]:.2f} to {most[2]:.2f}"
     )
 
 # %% tags=["remove-cell"]
