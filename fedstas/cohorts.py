@@ -759,16 +759,21 @@ def _pieces(name: str, value) -> list:
     if isinstance(value, Mapping):
         value = [*value.values()]
     if isinstance(value, list | tuple) and any(np.ndim(each) or _is_tensor(each) for each in value):
+        if any(each is None for each in value):
+            raise InputError(
+                f"a part of {name} is None, as of a parameter without a gradient: leave it out for all clients, or give "
+                "zeros"
+            )
         return [piece for each in value for piece in _pieces(name, each)]
     if _is_tensor(value):
-        return [value]
+        return [value if str(value.layout) == "torch.strided" else value.to_dense()]
     try:
         array = np.asarray(value)
     except ValueError:  # ragged
         array = np.asarray(None)
     if array.dtype.kind not in "fiub" or not array.size:
         raise InputError(
-            f"{name} is {format_value(value)}: it must be numbers, in an array or tensor"
+            f"{name} is {format_value(value)}: it must be numbers, in an array or tensor, or a list or dict of these"
         )
     return [array]
 

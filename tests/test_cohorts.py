@@ -207,6 +207,7 @@ def test_answers_may_be_arrays_tensors_lists_or_functions_of_any_precision():
         {"gradients": pd.DataFrame(gradients, index=range(12, 0, -1))},
         {"gradients": parts},
         {"gradients": lambda k: tensor[k].float()},
+        {"gradients": lambda k: tensor[k].detach().to_sparse()},
         {"sketches": [made.sketch(g) for g in tensor]},
     ]
     expected = made.sample(gradients=gradients)
@@ -215,9 +216,6 @@ def test_answers_may_be_arrays_tensors_lists_or_functions_of_any_precision():
         for _ in range(2):  # asked once: the second round needs nothing
             cohort = chooser.sample(**form)
             form = {}
-        np.testing.assert_array_equal(
-            chooser._view.memory.designs, made._view.memory.designs
-        ) if 0 else None
         strata = [c.state_dict()["memory"] for c in (chooser, made)]
         assert strata[0] == strata[1]
     assert len(cohort.clients) == len(expected.clients) == M
@@ -412,6 +410,10 @@ SAMPLES = {
         {"losses": lambda k: None},
     ),
     "the gradient of client 0 is None, and every": ("fedstas", {"gradients": [None] * 12}),
+    "a part of the gradient of client 3 is None, as of a parameter without": (
+        "fedstas",
+        {"gradients": lambda k: [POINTS[k], None if k == 3 else POINTS[k]]},
+    ),
     "client 1 has the parts .'w', 'c'., and the gradient of client 0 .'w', 'b'.": (
         "fedstas",
         {"gradients": lambda k: {"w": POINTS[k], "c" if k else "b": POINTS[k]}},
