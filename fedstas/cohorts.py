@@ -221,7 +221,7 @@ class Cohorts:
             raise InputError(f"round {self.round} has been reported already: sample the next one")
         answers = _in_order(updates, drawn.clients, self.round)
         answered = np.array([each is not None for each in answers], dtype=bool)
-        vectors: dict[int, np.ndarray] = {}  # by position in the cohort
+        vectors = {}  # by position in the cohort
         names = _PartNames()
         length, first = self._view.update_length, None  # of the updates before, if there are any
         for position in np.flatnonzero(answered):
