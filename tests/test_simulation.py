@@ -862,7 +862,8 @@ def test_a_diverged_run_keeps_its_history(digits, federation, name):
 )
 def test_bad_arguments_of_a_run_are_refused(digits, federation, options, message):
     with pytest.raises(InputError, match=message):
-        run(digits, federation, "fedavg", **options)  # md draws a client twice
+        # Not of md, which may draw a client twice and so takes 20 per round of 19.
+        run(digits, federation, "fedavg", **options)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

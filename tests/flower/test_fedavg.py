@@ -111,9 +111,10 @@ def test_a_run_is_that_of_cohorts_in_a_loop(name):
     assert not fedavg.events
 
 
-def test_these_methods_are_plain():
+def test_methods_that_ask_clients_for_no_more_than_sizes_and_updates_run_with_plain_clients():
     names = {"fedavg", "fedavg-unbiased", "md", "clustered-size", "clustered-similarity", "cyclic"}
     assert names <= {*plain_methods()}
+    # By default it needs gradients, and is refused.
     make_strategy(methods.get("fedstas-least-variance", features="updates"))
 
 
