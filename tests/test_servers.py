@@ -129,7 +129,7 @@ def test_a_client_without_a_step_keeps_its_control_variate():
 
 
 def test_scaffold_trains_as_the_algorithm_written_out(digits):
-    """Two rounds of all clients by a loop over clients, with c_i, c and corrections of one's own."""
+    """Three rounds of all clients, as a loop over clients that keeps the control variates c_k and c itself."""
     federation = partition.iid(digits.train_y, 4, 0)
     method = methods.get("scaffold", lr=0.3, steps=4, batch=16)
     options = OPTIONS | {"clients_per_round": 4}

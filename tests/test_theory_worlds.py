@@ -61,7 +61,7 @@ def exchange_roles(result):
 
 
 def md_rows(n, m):
-    """Return rows r' of MD sampling, in which every client is in every row."""
+    """Return the rows r' of MD sampling, the same for each of m draws: the sizes n of all clients."""
     return np.tile(n, (m, 1))
 
 
