@@ -278,7 +278,7 @@ def test_the_gain_of_strata_is_between_minus_within_variance():
         )
 
 
-def test_the_corrected_chain_has_no_violation():
+def test_no_random_federation_violates_the_corrected_order_of_the_variances_of_theorem_1():
     assert variance.corrected_chain(500) == 0
 
 

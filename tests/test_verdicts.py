@@ -323,7 +323,11 @@ def lower_loss(nats: float, **more) -> World:
 
 
 def worlds_by_setting(key: str, by_verdict: dict) -> dict:
-    """Return worlds by verdict, from the nats below MD sampling at each value of a setting: {value: nats}."""
+    """Return worlds by verdict, in which the gain over MD sampling depends on the setting `key`.
+
+    worlds_by_setting("steps", {"agrees": {10: 0, 500: 0.3}}) has one world, of the verdict "agrees": with 10 steps both
+    clustered algorithms end where MD sampling ends, and with 500 steps their loss ends 0.3 nats lower.
+    """
     return {
         verdict: lower_loss(0, by_value={(key, v): lower_loss(nats) for v, nats in gains.items()})
         for verdict, gains in by_verdict.items()
