@@ -18,6 +18,8 @@ fedstasExplorer.add("draws", (tools, data) => {
     }))));
   }
 
+  const two = (v) => v.toFixed(2);
+
   /* One round: the clients of its draws, and the estimate of the update of all clients. */
   function drawRound({ x, p }, updates, random) {
     const chosen = p.map((row) => pick(everyone, row, random));
@@ -83,12 +85,12 @@ fedstasExplorer.add("draws", (tools, data) => {
       p.line(cx - 6, cy, cx + 6, cy, "cross");
       p.line(cx, cy - 6, cx, cy + 6, "cross");
       p.finish();
-      line.innerHTML = `exactly ${number(exact[i], 2)}<br>${rounds ? `measured ${number(measured(i), 2)}` : "\u2013"}`;
+      line.innerHTML = `exactly ${two(exact[i])}<br>${rounds ? `measured ${two(measured(i))}` : "\u2013"}`;
     }
 
     function show() {
       panels.forEach((panel, i) => drawPanel(panel, data.designs[i], i));
-      const all = (value) => data.designs.map(({ title }, i) => `${number(value(i), 2)} with ${title}`).join(", ");
+      const all = (value) => data.designs.map(({ title }, i) => `${two(value(i))} with ${title}`).join(", ");
       told.textContent = rounds
         ? `After ${number(rounds, 0)} round${rounds > 1 ? "s" : ""} the root mean squared distance of an estimate from the update of all clients (the cross) is ${all(measured)}.`
         : `Each round draws ${data.designs[0].p.length} of ${N} clients and estimates the update of all clients (the cross). The root mean squared distance of the estimate from it is exactly ${all((i) => exact[i])}. Draw, and see the estimates gather.`;
