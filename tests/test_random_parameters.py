@@ -48,6 +48,7 @@ def test_a_printed_parameter_has_the_value_of_this_run_or_says_whose_it_has():
     assert printed("clients per round: 6") == [
         "another clients_per_round than this run's 4: clients per round: 6"
     ]
+    assert printed("ten different epsilon: 6.7") == []
     assert printed("the preprint's: epsilon 3.0") == printed("seed 5, epsilon 1/2") == []
 
 
