@@ -27,7 +27,11 @@ LOCK = "requirements.lock"
 START_FIGURES = [
     "book/chapters/start.svg",
     "book/chapters/start-rounds.svg",
-    "book/chapters/decision-tree.json",
+]
+RECORDED_DEMOS = [
+    f"book/chapters/{name}"
+    for part, file in instruments.RECORDED.items()
+    for name in (file, f"explorer-{part}.png")
 ]
 LEDGER = "book/chapters/ledger.json"
 PROVENANCE = "book/chapters/recorded.json"
@@ -137,7 +141,7 @@ def task_provenance():
 
 def task_explorer():
     """Compute the instruments' data and draw their static figures."""
-    targets = ("explorer.json", *(f"explorer-{part}.png" for part in instruments.NAMES))
+    targets = ("explorer.json", *(f"explorer-{part}.png" for part in instruments.COMPUTED))
     return {
         "file_dep": [LOCK, *code("companion/pages/explorer.py")],
         "targets": [f"book/chapters/{name}" for name in targets],
@@ -173,7 +177,7 @@ def task_front():
             *code("companion/pages/landing_page.py"),
             *results(),
         ],
-        "targets": START_FIGURES,
+        "targets": [*START_FIGURES, *RECORDED_DEMOS],
         "actions": [module("companion.pages.landing_page", "book/chapters")],
         "setup": WARM,
     }
@@ -229,6 +233,7 @@ def task_book():
             LEDGER,
             PROVENANCE,
             *START_FIGURES,
+            *RECORDED_DEMOS,
             *(path for path in pages if "__pycache__" not in path),
             *(f"book/chapters/{stem}.ipynb" for stem in stems),
             "examples/design/my_design.py",  # from here on downloads

@@ -16,6 +16,7 @@ import base64
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,8 @@ class Cohorts:
     def __init__(
         self, method: str | Method | ClientDesign, *, sizes, m: int, seed=0, **settings: Any
     ):
+        if "rng" in settings:
+            raise InputError("rng is not an argument: give the Generator as seed=...")
         self.method = _get_method(method, settings)
         if isinstance(seed, np.random.Generator):
             seed = int(seed.integers(LARGEST_SEED))
@@ -219,10 +222,12 @@ class Cohorts:
         answers = _in_order(updates, drawn.clients, self.round)
         answered = np.array([each is not None for each in answers], dtype=bool)
         vectors = {}  # by position in the cohort
+        names = _PartNames()
         length, first = self._view.update_length, None  # of the updates before, if there are any
         for position in np.flatnonzero(answered):
             client = drawn.clients[position]
             name = f"the update of client {client}"
+            names.check(name, answers[position])
             pieces = _pieces(name, answers[position])
             count = sum(each.numel() if _is_tensor(each) else each.size for each in pieces)
             if length and count != length:
@@ -348,6 +353,7 @@ class Cohorts:
                 for name in ("memory", "cohort", "rates")
             )
             asked, t, reported = (state[k] for k in ("has_asked_for_updates", "round", "reported"))
+            t = check_int("the round of the state", t, 0)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
@@ -477,10 +483,17 @@ class _LoopView(ServerView):
 
     def _vectors(self, name: str, what: str, *others: str) -> Iterator[np.ndarray]:
         """Yield the vector that each client answers, of one length and finite; `what` it is, for messages."""
-        answer, length = self._get(name, *others), None
+        answer, length, names = self._get(name, *others), None, _PartNames()
         for place, k in enumerate(self.numbers):
-            about = f"the {what} of client {k}"
-            vector = _as_vector(about, _pieces(about, answer(place)))
+            about, value = f"the {what} of client {k}", answer(place)
+            _check_answered(about, value)
+            if name == "labels" and isinstance(value, Mapping):
+                raise InputError(
+                    f"{about} is {format_value(value)}: give the counts of all classes in a list, in the order of the "
+                    "classes, with 0 for a class without examples"
+                )
+            names.check(about, value)
+            vector = _as_vector(about, _pieces(about, value))
             length = len(vector) if length is None else length
             if len(vector) != length:
                 raise InputError(
@@ -488,7 +501,10 @@ class _LoopView(ServerView):
                     "have as many"
                 )
             if not np.isfinite(vector).all():
-                raise InputError(f"{about} holds a number that is not finite")
+                raise InputError(
+                    f"{about} holds a number that is not finite: look at its data and the model, or leave it out of the "
+                    "draws by resize, with 0 as its size"
+                )
             yield vector
 
     def _scalars(self, name: str, what: str, places, low=-np.inf, *others: str) -> np.ndarray:
@@ -496,7 +512,9 @@ class _LoopView(ServerView):
         answer, result = self._get(name, *others), []
         for place in places:
             about = f"the {what} of client {self.numbers[place]}"
-            value = _as_vector(about, _pieces(about, answer(int(place))))
+            value = answer(int(place))
+            _check_answered(about, value)
+            value = _as_vector(about, _pieces(about, value))
             if len(value) != 1 or not np.isfinite(value[0]) or value[0] < low:
                 bound = "" if low == -np.inf else f" of at least {low:g}"
                 raise InputError(
@@ -611,12 +629,15 @@ class _LoopView(ServerView):
         if self.memory.last_updates is None:
             return updates
         try:
-            return np.atleast_2d(updates[:, self._output_bias])
+            result = updates[:, self._output_bias]
         except IndexError:
+            result = np.zeros(0)
+        if result.ndim != 2 or not result.size:
             raise InputError(
-                f"output_bias is {format_value(self._output_bias)}: it must be a slice or places among the "
-                f"{updates.shape[1]} numbers of an update"
-            ) from None
+                f"output_bias is {format_value(self._output_bias)}: it must be a slice or a list of places among the "
+                f"{updates.shape[1]} numbers of an update, as slice(-classes, None)"
+            )
+        return result
 
     def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
         """See `View`; they are drawn here, from the sizes that the loop knows."""
@@ -676,8 +697,17 @@ def _sizes(sizes) -> np.ndarray:
     if _is_tensor(sizes):
         sizes = _tensor_to_numpy(sizes)
     elif not hasattr(sizes, "__array__") and hasattr(sizes, "__iter__"):
-        sizes = [*sizes]
+        sizes = [each.item() if _is_tensor(each) and each.ndim == 0 else each for each in sizes]
+    if np.ndim(sizes) != 1 if hasattr(sizes, "__array__") else not _are_numbers(sizes):
+        raise InputError(
+            f"sizes are {format_value(sizes)}: give how many examples each client has, as [len(d) for d in data]"
+        )
     return check_sizes(sizes)
+
+
+def _are_numbers(values) -> bool:
+    """Return whether a value is a list of numbers."""
+    return isinstance(values, list) and all(isinstance(each, Real | np.generic) for each in values)
 
 
 def _is_tensor(value) -> bool:
@@ -694,21 +724,56 @@ def _tensor_to_numpy(tensor) -> np.ndarray:
         return tensor.float().numpy()
 
 
+def _check_answered(name: str, value) -> None:
+    """Raise an `InputError` if a client that the design asks gives no answer."""
+    if value is None:
+        raise InputError(
+            f"{name} is None, and every client that is asked must answer: leave out who cannot by resize, with 0 as its "
+            "size, so that it is neither asked nor drawn"
+        )
+
+
+class _PartNames:
+    """The names of the parts of vectors that are dicts, which all clients must have in one order."""
+
+    def __init__(self):
+        self._first: tuple[str, list] | None = None  # whose dict was the first, and its keys
+
+    def check(self, name: str, value) -> None:
+        """Raise an `InputError` if a vector is a dict whose keys, or their order, are not those of the first dict."""
+        if not isinstance(value, Mapping):
+            return
+        keys = [*value]
+        if self._first is None:
+            self._first = name, keys
+        owner, first = self._first
+        if keys != first:
+            raise InputError(
+                f"{name} has the parts {format_value(keys)}, and {owner} {format_value(first)}: all must have the same, "
+                "in one order"
+            )
+
+
 def _pieces(name: str, value) -> list:
     """Return the arrays and tensors that a vector consists of: itself, or the items of a list or dict."""
     if isinstance(value, Mapping):
         value = [*value.values()]
     if isinstance(value, list | tuple) and any(np.ndim(each) or _is_tensor(each) for each in value):
+        if any(each is None for each in value):
+            raise InputError(
+                f"a part of {name} is None, as of a parameter without a gradient: leave it out for all clients, or give "
+                "zeros"
+            )
         return [piece for each in value for piece in _pieces(name, each)]
     if _is_tensor(value):
-        return [value]
+        return [value if str(value.layout) == "torch.strided" else value.to_dense()]
     try:
         array = np.asarray(value)
     except ValueError:  # ragged
         array = np.asarray(None)
     if array.dtype.kind not in "fiub" or not array.size:
         raise InputError(
-            f"{name} is {format_value(value)}: it must be numbers, in an array or tensor"
+            f"{name} is {format_value(value)}: it must be numbers, in an array or tensor, or a list or dict of these"
         )
     return [array]
 
@@ -727,6 +792,11 @@ def _in_order(updates, clients: np.ndarray, t: int) -> list:
     """Return the updates of a cohort's participants, in its order, None where there is none."""
     if isinstance(updates, Mapping):
         foreign = [k for k in updates if k not in clients]
+        if foreign and not isinstance(foreign[0], int | np.integer):
+            raise InputError(
+                f"updates are a dict with the key {format_value(foreign[0])}: its keys must be clients' numbers, as "
+                f"{clients[0]}"
+            )
         if foreign:
             raise InputError(
                 f"client {foreign[0]} was not drawn in round {t}: leave out its update"

@@ -101,8 +101,11 @@ class MaxCutPartition:
         mass, second, first = np.split(self.terms.sum(0), [1, 2])
         # Costs are compared in multiples of this unit, so that rounding errors do not break ties. It is 2^-36 of the cost
         # of one stratum of all clients: float64 has 53 bits, so that the last 16 may be wrong.
-        one_stratum = mass[0] * second[0] - np.square(first).sum()
-        self.unit = 2.0**-36 * max(one_stratum, np.finfo(float).tiny)
+        # Points that are almost equal cost so little that the rounding errors of the products matter: 2^-49 of these is the
+        # least unit.
+        product = mass[0] * second[0]
+        one_stratum = product - np.square(first).sum()
+        self.unit = max(2.0**-36 * one_stratum, 2.0**-49 * product, np.finfo(float).tiny)
 
     def clear(self) -> None:
         """Take all clients out of their strata."""
@@ -325,12 +328,33 @@ def search_orders(q, starts: int) -> list[np.ndarray]:
     return [np.argsort(-q, kind="stable"), *(rng.permutation(len(q)) for _ in range(starts - 1))]
 
 
+def split_strata(labels, q, m: int) -> np.ndarray:
+    """Split strata, the heaviest first, until there are m or none has two members: labels [N]; masses q [N].
+
+    The two halves have about equal masses. A split never raises the cost of a partition.
+    """
+    labels = np.unique(labels, return_inverse=True)[1]
+    for new in range(labels.max() + 1, m):
+        crowded = np.bincount(labels) > 1
+        if not crowded.any():
+            break
+        members = np.flatnonzero(labels == np.where(crowded, np.bincount(labels, q), -1).argmax())
+        kept = moved = 0.0  # the masses of the halves
+        for k in members[np.argsort(-q[members], kind="stable")]:
+            if moved < kept:
+                labels[k], moved = new, moved + q[k]
+            else:
+                kept += q[k]
+    return labels
+
+
 def max_cut_strata(q, a, b, m: int) -> np.ndarray:
     """Search the max-cut partition: labels int [N] in 0..m-1, numbered in order of first appearance.
 
     For at most 1,024 clients it is the best of a few starts, each a local optimum under moves of a client and exchanges
     of two. For more it is one start, an optimum under moves, after passes of exchanges with the nearest stratum if
-    strata have at most 50 members on average. Arguments: see `MaxCutPartition`.
+    strata have at most 50 members on average. If fewer than m clients differ, strata of equal clients are split, so that
+    there are m strata of N >= m clients. Arguments: see `MaxCutPartition`.
     """
     dense = len(q) <= DENSE
     orders = search_orders(q, STARTS if dense else 1)
@@ -348,6 +372,7 @@ def max_cut_strata(q, a, b, m: int) -> np.ndarray:
             cut.place(order)
         if cut.cost() < least - cut.unit:
             best, least = cut.labels, cut.cost()
+    best = split_strata(best, q, m)
     _, first, labels = np.unique(best, return_index=True, return_inverse=True)
     # The rank of each stratum's first client replaces its label.
     return np.argsort(np.argsort(first))[labels]

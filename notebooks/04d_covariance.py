@@ -441,6 +441,7 @@ glue_values("ch4d", task=s.task, concentration=f"{s.concentration:g}", shards=le
 glue_values("ch4d", **medians, **{f"{when}_most": float(v.max()) for when, v in ratios.items()})
 expect("Coins win almost nowhere", max(wins.values()) < 0.1, **wins)
 expect("Coins are noisier for the median", min(medians.values()) > 1, **medians)
+expect("A fixed number is less noisy for real clients", min(medians.values()) > 1, **medians)
 
 # %% [markdown]
 # ```{glue:figure} ch4d_figure_coins

@@ -404,7 +404,7 @@ expect("Verdict on privacy of clients' data: fails", leaks == "fails")
 p = Fraction(1, 10)
 same = [(1 - p) ** n for n in (1, 99)]
 came_back = [{"as it was": x, "changed": 1 - x} for x in same]
-print(f"an unchanged model: epsilon = {math.log(worst_ratio(came_back)):.2f}")
+print(f"what an unchanged model costs: {math.log(worst_ratio(came_back)):.2f}")
 table(decided["what_is_protected"].table)
 
 # %% [markdown]

@@ -477,7 +477,7 @@ each = {arm: means.loc[SPREADS[-1], arm].iloc[-1] for arm in ("fedsampling", "fe
 times = each["fedsampling"] / each["fedavg"]
 glue_values("ch7", times_bytes=times["megabytes"], times_examples=times["thousands"])
 expect("hardly any difference shows", max(map(abs, differences["rounds"])) < 2)
-expect("at equal examples it is behind", differences["examples"][1] > 5)
+expect("at equal examples FedSampling is behind", differences["examples"][1] > 5)
 expect("at equal bytes far behind", differences["bytes"][1] > 20)
 table(ch07.tabulate_costs(equal, means))
 
@@ -502,8 +502,8 @@ table(ch07.tabulate_costs(equal, means))
 # ```
 #
 # At $\sigma$ = {glue:text}`ch7_high_sigma:g` a round of FedSampling sends {glue:text}`ch7_times_bytes:.1f` times the bytes of a fedavg round and processes
-# {glue:text}`ch7_times_examples:.1f` times the examples. After equally many rounds hardly any difference shows: FedSampling is {glue:text}`ch7_equal_rounds` points
-# behind. But at equal examples it is behind by {glue:text}`ch7_equal_examples` points, and at equal bytes far behind, by {glue:text}`ch7_equal_bytes`.
+# {glue:text}`ch7_times_examples:.1f` times the examples. After equally many rounds hardly any difference shows: fedavg less FedSampling is {glue:text}`ch7_equal_rounds`
+# points. But at equal examples FedSampling is behind by {glue:text}`ch7_equal_examples` points, and at equal bytes far behind, by {glue:text}`ch7_equal_bytes`.
 #
 # ### Is it the examples, or that everyone takes part?
 #

@@ -186,7 +186,7 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # (which-one-then)=
 # ## Which questions decide?
 #
-# After the question on the last layer there are four.
+# After the question on the last layer there are four. Answer them for your federation: each advice comes with what it gained and cost in our runs.
 #
 # ```{glue:figure} ch10_tree
 # :name: fig-ch10-tree
@@ -197,6 +197,10 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 #
 # ```{provenance} Figure
 # :recorded: comparison, closed-form
+# ```
+#
+# ```{explorer} tree
+# :figure: fig-ch10-tree
 # ```
 #
 # (which-tune)=
@@ -334,6 +338,9 @@ display(
 #
 # ## What was done otherwise?
 #
+# The runs differ from the plan in six points.
+#
+# ````{dropdown} The six points
 # - **Schedules.** At first only the better of the two schedules had its grid of rates extended. Both have now, and no arm's choice changed.
 # - **Runs that diverge before they are evaluated** were not counted at first, so that a rate which diverges did not end a grid. They count as a guess since, as the protocol says.
 # - **Machines.** Most runs of CIFAR-10 with 0.01, of CIFAR-100, of a thousand clients, of Shakespeare and of MNIST were made on another machine than the rest, those of all clients and of MNIST on a GPU (the records name the
@@ -343,6 +350,7 @@ display(
 # - **Heads in closed form** were planned as rivals, and recorded last. They have five partitions where the designs have ten seeds, since only the order in which clients answer changes with the partition. We chose their penalty, but not the
 #   count of bytes, by the validation split.
 # - **Missing arms.** With a thousand clients clustered sampling by similarity is not recorded, and on Shakespeare strata from last updates are not; the local pivotal method has two seeds there. To compare the updates of hundreds of clients in each round takes long.
+# ````
 #
 # The comparison that came before, of last models and small networks, stands in {doc}`10c_first_comparison`, with what was wrong in it.
 #

@@ -167,9 +167,12 @@ expect("the same tumours into a folder in each form", len(set(same)) == 1, clini
 # An array in a file says whose each training example is, in their order. There are four other ways:
 #
 # - `clients.csv:clinic` reads a column of a table.
-# - `clients.json` holds the indices of each client's examples, as `{"ana": [0, 4], "ben": [1, 2, 3]}`.
+# - `clients.json` holds the indices of each client's training examples, as `{"ana": [0, 4], "ben": [1, 2, 3]}`.
 # - `natural` uses what the task knows already, if it was made with `client=` or `users=`, or read from LEAF or PFLlib.
 # - `iid`, `dirichlet`, `shards`, `k_classes` and the other partitions deal your data out for you.
+#
+# The array, the column and the indices are of the training examples alone. If you give no test set, every fifth example of each class is taken out first, so
+# positions in your file are not positions among the training examples. Then it is safer to give a test set, or to tell the reader whose each example is.
 
 # %% tags=["remove-input"]
 ch10a.show_file(s.partition)

@@ -150,6 +150,9 @@ table(pd.DataFrame(lines, columns=["asks for", "methods"]))
 #
 # Designs that learn from updates, such as `clustered-similarity` and `k-vib`, need no argument, because `report` gives them the updates.
 #
+# A client that is asked must answer. Whoever cannot be asked, as a phone that is switched off, gets the size 0 by `resize` (see below): then it is neither asked nor
+# drawn until you give it its size again. That leaves its data out of the average, so do it for as short a time as you can.
+#
 # Least-variance strata ask once, in the first round, because they are formed once. Clients that are far away need not send a
 # whole gradient: `chooser.sketch(gradient)` makes 64 numbers of it, a client sends these, and the server calls `sample(sketches=...)`.
 
@@ -160,10 +163,42 @@ first = sketched.sample(sketches=sent)
 print(len(sent[0]), "numbers from each client; the first cohort:", first.clients)
 
 # %% [markdown]
+# ## What comes back?
+#
+# `cohort.clients` are the numbers of the participants, and `report` returns a weight for each, in the same order. Three things differ between designs:
+#
+# - **A client may occur twice.** MD sampling, and every design that draws with replacement, can draw a client several times. Then give an update in each of its
+#   places: the same one, or one of a second training with another order of the examples. A dict `{client: update}` gives the same one everywhere.
+# - **The number of participants may differ from `m`.** It is smaller if fewer clients have examples, and random in `poisson`, `optimal-client-sampling` and
+#   `k-vib`, where a round may even have nobody. The weights are then an empty array, and the model stays as it is.
+# - **The weights need not add up to 1**, because some designs weigh each draw so that the sum is right on average over rounds, and not in each of them. So weigh updates, as above, and not the clients' models: with
+#   weights that add up to 1.2 an average of models would be scaled by 1.2.
+
+# %%
+spans = {}
+for name in ("md", "fedstas-least-variance", "poisson"):
+    chooser = Cohorts(name, sizes=sizes, m=s.clients_per_round, seed=s.seed)
+    drawn = []
+    for _ in range(s.rounds):
+        cohort = chooser.sample(gradients=lambda k: gradient(np.zeros((64, 10)), *data[k]))
+        drawn.append((len(cohort.clients), len({*cohort.clients}), cohort.weights.sum()))
+    spans[name] = least, most = np.min(drawn, axis=0), np.max(drawn, axis=0)
+    print(
+        f"{name:24} participants: {least[0]:.0f} to {most[0]:.0f}; different ones: {least[1]:.0f} or more; "
+        f"sum of weights: {least[2]:.2f} to {most[2]:.2f}"
+    )
+
+# %% tags=["remove-cell"]
+(fewest, most), (_, most_md) = spans["poisson"], spans["md"]
+expect("The number of participants may differ from `m`", fewest[0] < most[0], most=most[0])
+expect("The weights need not add up to 1", fewest[2] < 0.95 and most[2] > 1.05, most=most[2])
+expect("A client may occur twice", spans["md"][0][1] < most_md[0], least=spans["md"][0][1])
+
+# %% [markdown]
 # ## How do you stop and resume?
 #
-# `state_dict` returns numbers, text, lists and dicts. Store them beside your model with `json`, `pickle` or `torch.save`, at the end of a round. A resumed run equals the run that
-# was not stopped, bit for bit.
+# `state_dict` returns numbers, text, lists and dicts. Store them beside your model with `json`, `pickle` or `torch.save`, at the end of a round. A new process makes `Cohorts` with the
+# same arguments, and the sizes that clients had when the state was taken, and loads the state. A resumed run equals the run that was not stopped, bit for bit.
 
 # %%
 before = Cohorts("clustered-similarity", sizes=sizes, m=s.clients_per_round, seed=s.seed)
@@ -205,7 +240,8 @@ print("without the first answer:", chooser.report(cohort, [None, *updates[1:]]).
 # ## What if clients come or go?
 #
 # Call `resize` with the sizes of all clients from now on. By default clients keep their numbers, and the last ones are new or have left. If others have left, say
-# for each client which number it had before, with `None` for a new one. Strata are formed anew in the next round, and last updates stay with their clients.
+# for each client which number it had before, with `None` for a new one. A client with the size 0 keeps its
+# number, and returns as a new client when it has examples again. Strata are formed anew in the next round, and last updates stay with their clients.
 
 # %%
 after.resize([*sizes, 25, 30])  # two more clients

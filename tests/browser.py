@@ -61,29 +61,29 @@ def build() -> Path:
     with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # two test files, in two workers, need the site
         doit = Path(sys.executable).with_name("doit")
-        done = subprocess.run([doit], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+        result = subprocess.run([doit], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
     return SITE
 
 
 class Browser:
-    """A browser process; `page()` opens a tab."""
+    """A browser process, by its pipe; `unparsed` are bytes of a message that is not complete yet. `page()` opens a tab."""
 
     def __init__(self, to_browser: int, from_browser: int):
         self.write, self.read = to_browser, from_browser
-        self.count, self.rest, self.events = 0, b"", []
+        self.count, self.unparsed, self.events = 0, b"", []
 
     def receive(self, until: float) -> dict:
         """Return the next message."""
-        while b"\0" not in self.rest:
+        while b"\0" not in self.unparsed:
             ready, _, _ = select.select([self.read], [], [], max(0, until - time.monotonic()))
             if not ready:
                 raise TimeoutError(f"the browser said nothing for {TIMEOUT} seconds")
             part = os.read(self.read, 1 << 20)
             if not part:
                 raise EOFError("the browser ended")
-            self.rest += part
-        message, _, self.rest = self.rest.partition(b"\0")
+            self.unparsed += part
+        message, _, self.unparsed = self.unparsed.partition(b"\0")
         return json.loads(message)
 
     def call(self, method: str, session: str | None = None, **params) -> dict:

@@ -4,9 +4,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when numpy and torch are imported
 
-import json
-from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,12 +60,6 @@ def false_alarm() -> float:
 
 
 @pytest.fixture(scope="session")
-def cases() -> dict:
-    """Reference cases: exact answers, computed independently of this package."""
-    return json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="session")
 def digits():
     """The task of handwritten digits."""
     return tasks.load("digits")
@@ -97,7 +88,7 @@ def real_data():
 
 
 class View:
-    """A view of the server with given sizes and gradients, which counts the requests for gradients and sketches.
+    """A view of the server with given sizes and gradients; `requests` counts those for gradients and sketches.
 
     The last layer has the first parameter; each client has one class, that of its largest entry.
     """
@@ -105,7 +96,7 @@ class View:
     def __init__(self, sizes, gradients):
         self._sizes = np.asarray(sizes)
         self._gradients = np.asarray(gradients, dtype=float)
-        self.clients, self.round, self.asked, self.states = len(self._sizes), 1, 0, {}
+        self.clients, self.round, self.requests, self.states = len(self._sizes), 1, 0, {}
         self.updates = np.zeros_like(self._gradients)  # each client's last
 
     @property
@@ -113,11 +104,11 @@ class View:
         return self._sizes
 
     def gradients(self, levels):
-        self.asked += 1
+        self.requests += 1
         return squeeze(self._gradients, levels)
 
     def sketches(self, size, **noise):
-        self.asked += 1
+        self.requests += 1
         sketches, rng = self.sketch_vectors(self._gradients, size), np.random.default_rng(0)
         return (
             np.stack([noisy_sketch(s, rng=rng, **noise) for s in sketches]) if noise else sketches
@@ -144,8 +135,8 @@ class View:
         return state_of(self.states, design)
 
 
-class Blind(View):
-    """A view for designs that must not use sizes."""
+class ViewWithoutSizes(View):
+    """A view whose sizes no design may read."""
 
     @property
     def sizes(self):
@@ -159,16 +150,6 @@ def view():
 
 
 @pytest.fixture(scope="session")
-def blind():
-    """The class `Blind`, to be called with sizes and gradients."""
-    return Blind
-
-
-@pytest.fixture(scope="session")
-def rational():
-    """A function that converts nested strings 'a/b' and ints to Fractions."""
-
-    def convert(value):
-        return [convert(v) for v in value] if isinstance(value, list) else Fraction(value)
-
-    return convert
+def view_without_sizes():
+    """The class `ViewWithoutSizes`, to be called with sizes and gradients."""
+    return ViewWithoutSizes

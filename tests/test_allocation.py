@@ -1,21 +1,18 @@
 """Allocations against the reference cases, rational arithmetic and brute force."""
 
-import json
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE
 
 from fedstas import allocation
 from fedstas.errors import InputError
 
-CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))[
-    "neyman"
-]["cases"]
+CASES = REFERENCE["neyman"]["cases"]
 IDS = [f"N={c['N']} S={c['S']} m={c['m']}".replace(" ", "") for c in CASES]
 
 
@@ -84,10 +81,10 @@ def test_real_neyman_has_the_closed_form_variance_of_the_reference_cases(case):
     assert attained.sum() == pytest.approx(closed, rel=1e-12)
 
 
-sizes_ = st.lists(st.integers(0, 60), min_size=1, max_size=8).filter(any)
+lists_of_sizes = st.lists(st.integers(0, 60), min_size=1, max_size=8).filter(any)
 
 
-@given(sizes_, st.integers(0, 40))
+@given(lists_of_sizes, st.integers(0, 40))
 def test_proportional_is_largest_remainder_in_rationals(sizes, m):
     draws = allocation.proportional(sizes, m)
     quotas = [Fraction(m * n, sum(sizes)) for n in sizes]
@@ -96,7 +93,7 @@ def test_proportional_is_largest_remainder_in_rationals(sizes, m):
     assert all(abs(s - q) < 1 for s, q in zip(draws.tolist(), quotas, strict=True))
 
 
-@given(sizes_, st.integers(0, 40))
+@given(lists_of_sizes, st.integers(0, 40))
 def test_largest_remainder_of_float_quotas_agrees_with_rationals(sizes, m):
     quotas = m * np.array(sizes) / sum(sizes)
     draws = allocation.largest_remainder(quotas, m)
@@ -113,10 +110,10 @@ def test_proportional_is_exact_where_floats_would_not_be():
     assert allocation.proportional([big, big, big + 1], 2).tolist() == [1, 0, 1]
 
 
-small = st.lists(st.integers(0, 6), min_size=1, max_size=4).filter(any)
+short_lists_of_sizes = st.lists(st.integers(0, 6), min_size=1, max_size=4).filter(any)
 
 
-@given(small, st.data())
+@given(short_lists_of_sizes, st.data())
 def test_neyman_is_optimal_among_all_bounded_allocations(sizes, data):
     spreads = data.draw(
         st.lists(st.integers(0, 9), min_size=len(sizes), max_size=len(sizes)), label="spreads"
@@ -129,7 +126,7 @@ def test_neyman_is_optimal_among_all_bounded_allocations(sizes, data):
     assert variance(sizes, spreads, draws) == best
 
 
-@given(small, st.data())
+@given(short_lists_of_sizes, st.data())
 def test_neyman_without_spreads_is_nearest_to_proportional(sizes, data):
     m = data.draw(st.integers(sum(n > 0 for n in sizes), sum(sizes)), label="m")
     quotas = [Fraction(m * n, sum(sizes)) for n in sizes]
@@ -144,7 +141,7 @@ def test_neyman_without_spreads_is_nearest_to_proportional(sizes, data):
     assert float(distance(draws)) == pytest.approx(float(best), abs=1e-9)
 
 
-@given(small, st.data())
+@given(short_lists_of_sizes, st.data())
 def test_priorities_need_no_upper_bound(sizes, data):
     totals = [n + 1 for n in sizes]
     m = data.draw(st.integers(len(totals), 12), label="m")
@@ -152,8 +149,8 @@ def test_priorities_need_no_upper_bound(sizes, data):
     draws = allocation.by_priority(totals, m, lower=ones, upper=np.full(len(totals), m))
     others = [s for s in product(range(1, m + 1), repeat=len(totals)) if sum(s) == m]
     best = min(sum(Fraction(t * t, s) for t, s in zip(totals, o, strict=True)) for o in others)
-    mine = sum(Fraction(t * t, s) for t, s in zip(totals, draws.tolist(), strict=True))
-    assert mine == best
+    attained = sum(Fraction(t * t, s) for t, s in zip(totals, draws.tolist(), strict=True))
+    assert attained == best
 
 
 @pytest.mark.parametrize("exponent", [-1070, -900, 900, 1018])
@@ -167,7 +164,9 @@ def test_neyman_depends_only_on_the_ratios_of_the_spreads(exponent):
         np.testing.assert_array_equal(allocation.neyman_real(sizes, scaled, m), real)
         totals = np.ldexp(sizes * spreads, exponent - 8)  # for by_priority itself
         draws = allocation.by_priority(totals, m, lower=np.ones(4), upper=sizes)
-        if m < 29:  # with 22 or more seats the last stratum, of priority zero, is asked by quota
+        if (
+            m < 29
+        ):  # else the last stratum, of priority zero, gets draws too, which `neyman` gives by quotas
             assert draws.tolist() == expected.tolist()
 
 

@@ -28,7 +28,7 @@ def named_modules() -> list[str]:
     return ",".join(filter(None, lines)).replace(",", " ").split()
 
 
-def ids(node: nodes.Node) -> list[str]:
+def node_ids(node: nodes.Node) -> list[str]:
     """Return all ids of a document node and of those below it."""
     return [name for part in node.findall(nodes.Element) for name in part["ids"]]
 
@@ -48,7 +48,7 @@ def test_every_public_name_of_the_package_is_on_the_page(name):
         and v.__name__ == n  # no alias
     ]
     section = PAGE.section(FULL[name])
-    assert {api.anchor(name, n) for n in public} <= set(ids(section)), name
+    assert {api.anchor(name, n) for n in public} <= set(node_ids(section)), name
     text = section.astext()
     for value in FULL[name].values():
         assert hasattr(module, value) and value in text, f"{name}.{value}"
@@ -69,7 +69,7 @@ def test_all_modules_are_on_the_page_and_those_that_it_names_exist():
 
 def test_anchors_are_unique_and_links_lead_to_them():
     sections = [PAGE.section(m) for m in FULL.values()] + [PAGE.brief(m) for m in BRIEF.values()]
-    anchors = [anchor for section in sections for anchor in ids(section)]
+    anchors = [anchor for section in sections for anchor in node_ids(section)]
     assert len(anchors) == len(set(anchors)) > 150
     assert "api-compression-squeeze" in anchors
     links = [r["refid"] for s in sections for r in s.findall(nodes.reference)]

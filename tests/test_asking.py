@@ -13,8 +13,8 @@ from fedstas.errors import InputError
 SUMMARY = feature_errors.summarise(feature_errors.load())
 
 
-def with_error(setting, features, error):
-    """Return the recorded summary with another mean error in one setting with ten participants."""
+def replace_error(setting, features, error):
+    """Return the recorded summary with another mean error of some features in one setting."""
     changed = SUMMARY.copy()
     rows = (changed["setting"] == setting) & (changed["features"] == features)
     assert rows.sum() == 3  # one for each number of participants
@@ -38,7 +38,8 @@ def test_every_sentence_on_asking_holds_of_what_is_recorded():
     ],
 )
 def test_a_sentence_on_asking_fails_where_its_error_is_another(sentence, setting, features, error):
-    assert not asking.check_asking(with_error(setting, features, error))[sentence]
+    """`asking.check_asking` has a key for each sentence; each error here is outside the bounds that the sentence states."""
+    assert not asking.check_asking(replace_error(setting, features, error))[sentence]
 
 
 def test_each_setting_has_a_curve_from_the_answer_of_no_byte_to_the_largest():
@@ -80,7 +81,10 @@ def test_an_arms_differences_from_md_are_drawn_with_a_panel_for_each_budget():
 
 def _accuracies(sketch_late=-0.4, noise=0.05):
     """Return made-up accuracies as `averaging_results.accuracies` has them: averaging gives MD 2 points, and the others
-    lie above it by 1 early, by `sketch_late` late and by 2 on Fashion-MNIST late, there for the sketch with a large noise."""
+    lie above it by 1 early, by `sketch_late` late and by 2 on Fashion-MNIST late, there for the sketch with a large noise.
+
+    Columns: setting, arm, model (raw or average), budget in rounds, seed, accuracy in percent.
+    """
     rng, rows = np.random.default_rng(0), []
     for setting, arm, model, budget, seed in product(
         averaging.SETTINGS, averaging.ARMS, averaging.MODELS, averaging.WINDOWS, range(5)
@@ -128,9 +132,9 @@ def test_the_table_of_features_is_recorded_partition_by_partition_and_goes_on_wh
     feature_errors.record(seeds=[0], folder=tmp_path)
     first = feature_errors.load(tmp_path)
     (path,) = feature_errors.record(["digits"], seeds=[0, 1], folder=tmp_path)
-    both = feature_errors.load(tmp_path)
-    pd.testing.assert_frame_equal(both[both["seed"] == 0], first)
-    assert set(both["seed"]) == {0, 1} and len(both) == 2 * len(first)
+    two_partitions = feature_errors.load(tmp_path)
+    pd.testing.assert_frame_equal(two_partitions[two_partitions["seed"] == 0], first)
+    assert set(two_partitions["seed"]) == {0, 1} and len(two_partitions) == 2 * len(first)
     before = path.stat().st_mtime_ns
     feature_errors.record(["digits"], seeds=[0, 1], folder=tmp_path)
     assert path.stat().st_mtime_ns == before  # nothing was missing
@@ -154,7 +158,9 @@ def test_features_that_updates_renew_are_recorded_after_more_and_more_rounds(tmp
     assert table["round"].tolist() == [0] * 5 + [2] * 5 and set(table["m"]) == {10}
     assert (table["error"] > 0).all()
     answered = table.groupby("round")["answered"]
-    assert answered.max()[0] == 0 and answered.min()[2] > 0 and answered.max()[2] <= 20
+    assert (
+        answered.max()[0] == 0 and answered.min()[2] > 0 and answered.max()[2] <= 20
+    )  # of two rounds with ten participants
     errors = table.pivot(index=["seed", "round"], columns="features", values="error")
     before, after = errors.xs(0, level="round"), errors.xs(2, level="round")
     renewed = "64 signed sums, then updates"

@@ -1,5 +1,6 @@
 """The audit of designs: extreme cohort sizes, who is unbiased, and which faults it reports."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,12 +47,12 @@ def test_every_method_passes_the_audit_and_is_unbiased_for_its_documented_target
 def cohort_sizes(name, m, sizes=audit.SIZES, zero_gradient_clients=()):
     """Return the sizes of five cohorts of a method, whose weights must be finite."""
     bench = audit.Bench(methods.get(name), sizes, zero_gradient_clients, m)
-    view, draws = bench.server(), []
+    view, lengths = bench.server(), []
     for i in range(5):
         cohort, weights = bench.draw(view, i)
         assert np.isfinite(weights).all()
-        draws.append(len(cohort.clients))
-    return draws
+        lengths.append(len(cohort.clients))
+    return lengths
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -144,8 +145,7 @@ def test_an_invalid_cohort_is_refused_alike_by_draw_cohort_and_by_the_audit(
         draw_cohort(method.clients, view, 3, stream(0, "test"))
     findings = audit_by_check(method)
     assert findings["draw"].verdict == "FAILS"
-    with pytest.raises(InputError, match=message):
-        raise InputError(findings["draw"].message)
+    assert re.search(message, findings["draw"].message)
 
 
 def test_an_invalid_cohort_is_refused_alike_by_a_run_and_by_one_round_errors(digits, federation):
@@ -199,7 +199,7 @@ class DividesByZero:
 
 @dataclass(frozen=True)
 class WeightsTooSmall:
-    """MD with a tenth of the weight taken away."""
+    """MD with a fifth of the weight taken away."""
 
     def draw(self, view, m, rng):
         cohort = MD().draw(view, m, rng)
@@ -231,9 +231,10 @@ def test_the_audit_reports_the_faults_of_designs():
 
 
 def test_the_audit_raises_no_false_alarm_on_rare_clients_and_detects_a_bias():
-    """A client of weight 5 in one of fifty cohorts is unbiased for 0.1: its distances are like a normal's, below 5.
+    """A client of weight 5 in one of fifty cohorts is unbiased for 0.1: its distance is like that of a normal, below 5.
 
-    Distances are absolute, and those of half the clients are 0.
+    `z_scores` gives a client's distance in one direction, and 0 in the other: the positive ones are those of half a
+    normal, whose standard deviation is 0.6.
     """
     rng = stream(0, "test")
     weights = (rng.random((2000, 400)) < 0.02) * 5.0

@@ -12,7 +12,7 @@ from fedstas.errors import InputError
 from fedstas.sim import engine, models, server
 
 
-class Known:
+class LastLayerView:
     """A view of clients whose gradients of the last layer and sizes are given, and which all report 50."""
 
     def __init__(self, gradients, sizes=None):
@@ -21,10 +21,10 @@ class Known:
             len(gradients),
             1,
         )
-        self.sizes, self.asked, self.states = sizes, [], {}
+        self.sizes, self.requests, self.states = sizes, [], {}
 
     def output_gradients(self, share=1.0, cap=None):
-        self.asked.append((self.round, share, cap))
+        self.requests.append((self.round, share, cap))
         return self.answer
 
     def reports(self, clients, *, size_cap, alpha, memoised):
@@ -44,27 +44,29 @@ def successive_inclusion(p, m: int) -> np.ndarray:
     """Enumerate all orders in which m clients can be drawn one after another; return inclusion probabilities [n]."""
     result = np.zeros(len(p))
     for order in permutations(range(len(p)), m):
-        left, chance = 1.0, 1.0
+        remaining, chance = 1.0, 1.0
         for k in order:
-            chance, left = chance * p[k] / left, left - p[k]
+            chance, remaining = chance * p[k] / remaining, remaining - p[k]
         result[[*order]] += chance
     return result
 
 
 def test_mean_weights_are_those_of_all_cohorts_enumerated_and_not_the_clients_shares():
-    design, view, draws = Authors2025(strata=2), Known(GRADIENTS), 4000
+    design, view, draws = Authors2025(strata=2), LastLayerView(GRADIENTS), 4000
     rng, weights = np.random.default_rng(0), np.zeros((draws, 5))
     for row in weights:
         cohort = design.draw(view, 3, rng)
         row[cohort.clients] = cohort.weights
-    s = view.state_of(design).strata.value
-    sizes = np.bincount(s.labels)
-    allocation = authors_2025.remainder_allocation(sizes, s.spreads, 3)
+    state = view.state_of(design).strata.value
+    sizes = np.bincount(state.labels)
+    allocation = authors_2025.remainder_allocation(sizes, state.spreads, 3)
     assert sorted(sizes) == [2, 3] and allocation.sum() == 3 and allocation.min() == 1
     expected = np.zeros(5)
     for h, (size, count) in enumerate(zip(sizes, allocation, strict=True)):
-        members = np.flatnonzero(s.labels == h)
-        inclusion = successive_inclusion(s.norms[members] / s.norms[members].sum(), int(count))
+        members = np.flatnonzero(state.labels == h)
+        inclusion = successive_inclusion(
+            state.norms[members] / state.norms[members].sum(), int(count)
+        )
         expected[members] = size / 5 * inclusion / count
     z = np.abs(weights.mean(0) - expected) / (weights.std(0) / np.sqrt(draws) + 1e-12)
     # In 1 of 30,000 seeds it is above, for one of five clients.
@@ -73,10 +75,10 @@ def test_mean_weights_are_those_of_all_cohorts_enumerated_and_not_the_clients_sh
 
 
 def test_all_clients_are_asked_for_one_batch_every_twenty_rounds():
-    design, view, rng = Authors2025(strata=2), Known(GRADIENTS), np.random.default_rng(0)
+    design, view, rng = Authors2025(strata=2), LastLayerView(GRADIENTS), np.random.default_rng(0)
     for view.round in range(1, 42):
         design.draw(view, 2, rng)
-    assert view.asked == [(t, 0.3, 512) for t in (1, 21, 41)]
+    assert view.requests == [(t, 0.3, 512) for t in (1, 21, 41)]
 
 
 def test_the_projection_is_gaussian_the_same_for_all_runs_and_standardised():
@@ -85,8 +87,8 @@ def test_the_projection_is_gaussian_the_same_for_all_runs_and_standardised():
     np.testing.assert_array_equal(points, authors_2025.standardised_projections(gradients, 50))
     np.testing.assert_allclose(points.mean(0), 0, atol=1e-3)
     np.testing.assert_allclose(points.std(0), 1, atol=1e-3)
-    # Projections keep distances up to a factor near 1, here before each column is standardised.
     assert points.shape == (12, 50)
+    # Gradients of at most 50 entries are not projected: their columns are standardised as they are.
     short = authors_2025.standardised_projections(gradients[:, :3], 50)
     expected = (gradients[:, :3] - gradients[:, :3].mean(0)) / gradients[:, :3].std(0)
     np.testing.assert_allclose(short, expected, atol=1e-3)
@@ -127,7 +129,7 @@ def test_a_sample_is_a_whole_share_without_replacement_and_one_example_at_least(
 
 def test_the_rate_is_that_of_the_participants_with_true_or_private_sizes():
     view, cohort = (
-        Known(GRADIENTS, np.array([100, 1000, 4000, 7, 7])),
+        LastLayerView(GRADIENTS, np.array([100, 1000, 4000, 7, 7])),
         Cohort(np.array([0, 2]), np.ones(2) / 2),
     )
     np.testing.assert_allclose(Authors2025Sample(2050).rates(view, cohort), 0.5)
@@ -138,7 +140,7 @@ def test_the_rate_is_that_of_the_participants_with_true_or_private_sizes():
 
 
 def test_clients_below_the_threshold_are_skipped_and_sizes_that_leave_nobody_are_refused():
-    view, rng = Known(GRADIENTS, SMALL_SIZES), np.random.default_rng(0)
+    view, rng = LastLayerView(GRADIENTS, SMALL_SIZES), np.random.default_rng(0)
     for _ in range(50):
         cohort = Authors2025(strata=2, min_examples=5).draw(view, 5, rng)
         assert 0 not in cohort.clients and cohort.weights.sum() == pytest.approx(1)
@@ -150,9 +152,9 @@ def test_clients_below_the_threshold_are_skipped_and_sizes_that_leave_nobody_are
 
 
 def test_strata_without_a_participant_do_not_count():
-    # Four far clients of one stratum each have no spread and are never drawn, while the other stratum has one.
-    far = np.vstack([GRADIENTS[:3], [[90, 0], [0, 90]]])
-    design, view = Authors2025(strata=3), Known(far)
+    # Two far clients, each a stratum of its own, have no spread and are never drawn; the stratum of the others has one.
+    gradients = np.vstack([GRADIENTS[:3], [[90, 0], [0, 90]]])
+    design, view = Authors2025(strata=3), LastLayerView(gradients)
     cohort = design.draw(view, 2, np.random.default_rng(0))
     assert set(cohort.clients.tolist()) <= {0, 1, 2}
     np.testing.assert_allclose(cohort.weights, 0.5)

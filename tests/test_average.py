@@ -46,34 +46,34 @@ def test_the_average_is_the_weighted_mean_of_all_models(w, beta):
 
 
 @pytest.fixture(scope="module")
-def averaged(digits, federation):
+def pair_of_runs(digits, federation):
     """A run that measures the average in each round, and the same run without it."""
     return run(digits, federation, average=0.7), run(digits, federation)
 
 
-def test_clients_train_from_the_model_itself(averaged):
+def test_clients_train_from_the_model_itself(pair_of_runs):
     """Cohorts, costs, models and their metrics are those of a run without an average; losses to rounding, since two
     models are one product."""
-    one, other = averaged
-    np.testing.assert_array_equal(one.params, other.params)
-    pd.testing.assert_frame_equal(one.frame[RAW], other.frame[RAW], check_exact=True)
-    np.testing.assert_allclose(one.frame.train_loss, other.frame.train_loss, rtol=1e-6)
-    assert list(other.frame.columns) == [*simulation.COLUMNS]
-    assert list(one.frame.columns) == [*simulation.COLUMNS, *AVERAGES]
-    assert other.average is None
+    with_average, without = pair_of_runs
+    np.testing.assert_array_equal(with_average.params, without.params)
+    pd.testing.assert_frame_equal(with_average.frame[RAW], without.frame[RAW], check_exact=True)
+    np.testing.assert_allclose(with_average.frame.train_loss, without.frame.train_loss, rtol=1e-6)
+    assert list(without.frame.columns) == [*simulation.COLUMNS]
+    assert list(with_average.frame.columns) == [*simulation.COLUMNS, *AVERAGES]
+    assert without.average is None
 
 
-def test_the_average_is_measured_as_a_model_of_its_own(digits, federation, averaged):
-    history, _ = averaged
-    rounds = [run(digits, federation, rounds=t).params for t in range(1, 7)]
+def test_the_average_is_measured_as_a_model_of_its_own(digits, federation, pair_of_runs):
+    history, _ = pair_of_runs
+    models_by_round = [run(digits, federation, rounds=t).params for t in range(1, 7)]
     weights = 0.7 ** np.arange(5, -1, -1.0)
-    average = np.average(np.stack(rounds).astype(float), axis=0, weights=weights)
+    average = np.average(np.stack(models_by_round).astype(float), axis=0, weights=weights)
     np.testing.assert_allclose(history.average, average, atol=1e-6)
     setup = simulation.prepare(digits, federation, methods.get("md"), 5, 1)
     model = torch.from_numpy(history.average)
-    alone, _ = simulation.measure(digits, digits.model(1), model, setup.data, setup.class_shares)
+    measured, _ = simulation.measure(digits, digits.model(1), model, setup.data, setup.class_shares)
     last = history.frame.iloc[-1]
-    for name, value in alone.items():
+    for name, value in measured.items():
         assert last[f"{name}_average"] == pytest.approx(value, rel=1e-6)
         assert history.frame[f"{name}_average"].iloc[0] == history.frame[name].iloc[0]  # w_1
     assert last.train_loss_average != last.train_loss
@@ -90,23 +90,27 @@ def test_the_mean_of_the_tail_is_the_plain_mean_of_its_models(w, first):
 
 @pytest.mark.parametrize(("rounds", "first"), [(6, 4), (5, 3), (1, 1)])
 def test_the_tail_is_the_second_half_of_the_run(rounds, first, digits, federation):
-    raw = [run(digits, federation, rounds=t).params for t in range(1, rounds + 1)]
+    models_by_round = [run(digits, federation, rounds=t).params for t in range(1, rounds + 1)]
     history = run(digits, federation, rounds=rounds, average="tail")
-    np.testing.assert_array_equal(history.params, raw[-1])
-    expected = np.stack(raw[first - 1 :]).astype(float).mean(0)
+    np.testing.assert_array_equal(history.params, models_by_round[-1])
+    expected = np.stack(models_by_round[first - 1 :]).astype(float).mean(0)
     np.testing.assert_allclose(history.average, expected, atol=1e-6)
     early = history.frame[history.frame["round"] <= first]
     assert early.test_accuracy.tolist() == early.test_accuracy_average.tolist()
 
 
-def test_a_tail_goes_on_for_as_many_rounds_only(digits, federation):
-    saved = []
-    whole = run(digits, federation, average="tail", checkpoint=lambda h: saved.append(deepcopy(h)))
-    for history in saved:  # after rounds 1 to 5
+def test_a_run_that_averages_its_tail_resumes_only_with_the_same_number_of_rounds(
+    digits, federation
+):
+    checkpoints = []
+    uninterrupted = run(
+        digits, federation, average="tail", checkpoint=lambda h: checkpoints.append(deepcopy(h))
+    )
+    for history in checkpoints:  # after rounds 1 to 5
         resumed = run(digits, federation, average="tail", resume=history)
-        np.testing.assert_array_equal(resumed.average, whole.average)
+        np.testing.assert_array_equal(resumed.average, uninterrupted.average)
     with pytest.raises(InputError, match=r"history is of another .* average"):
-        run(digits, federation, average="tail", rounds=9, resume=saved[0])
+        run(digits, federation, average="tail", rounds=9, resume=checkpoints[0])
     settings = SETTINGS | {"average": "tail"}
     assert records.identity(digits, federation, methods.get("md"), **settings)["average"] == "tail"
 
@@ -118,7 +122,7 @@ def test_beta_of_zero_measures_the_model_twice(digits, federation):
 
 
 @pytest.mark.parametrize("network", ["perceptron", "convolutional", "transformer"])
-def test_models_that_are_evaluated_together_are_evaluated_as_alone(network):
+def test_evaluating_models_together_gives_the_results_of_each_alone(network):
     torch.manual_seed(0)
     x, y = torch.randn(300, 3, 32, 32), torch.randint(10, (300,))
     module = models.Perceptron(3072, 10)
@@ -156,8 +160,8 @@ def test_a_resumed_average_equals_an_uninterrupted_one_also_from_a_file(
         )
 
 
-def test_a_history_with_another_average_is_not_resumed(digits, federation, averaged):
-    for history in averaged:
+def test_a_history_with_another_average_is_not_resumed(digits, federation, pair_of_runs):
+    for history in pair_of_runs:
         with pytest.raises(InputError, match=r"history is of another .* average"):
             run(digits, federation, average=0.5, rounds=9, resume=history)
 
@@ -177,10 +181,12 @@ def test_a_diverged_run_keeps_the_columns_of_the_average(digits, federation):
     assert list(caught.value.history.frame.columns) == [*simulation.COLUMNS, *AVERAGES]
 
 
-def test_a_run_is_evaluated_in_the_further_rounds_and_nowhere_else(digits, federation, averaged):
+def test_a_run_is_evaluated_in_the_further_rounds_and_nowhere_else(
+    digits, federation, pair_of_runs
+):
     history = run(digits, federation, eval_every=6, eval_rounds=[5, 2, 2], average=0.7)
     assert history.frame["round"].tolist() == [2, 5, 6]
-    full = averaged[0].frame
+    full = pair_of_runs[0].frame
     pd.testing.assert_frame_equal(
         history.frame.drop(columns="seconds"),
         full[full["round"].isin([2, 5, 6])].reset_index(drop=True).drop(columns="seconds"),
@@ -197,7 +203,7 @@ def test_further_rounds_that_a_run_does_not_have_are_refused(further, message, d
         run(digits, federation, eval_rounds=further)
 
 
-def test_identities_have_what_is_set_and_nothing_else(digits, federation):
+def test_an_identity_has_average_and_further_rounds_only_if_they_are_set(digits, federation):
     def identity(**options):
         return records.identity(digits, federation, methods.get("md"), **SETTINGS | options)
 
@@ -214,14 +220,15 @@ def test_identities_have_what_is_set_and_nothing_else(digits, federation):
 
 SWEEP = [
     sweeps.Run(
-        "digits", "dirichlet", 0.1, "md", 0, clients=20, clients_per_round=5, rounds=4, **how
+        "digits", "dirichlet", 0.1, "md", 0, clients=20, clients_per_round=5, rounds=4, **options
     )
-    for how in ({}, {"average": 0.9}, {"average": 0.9, "eval_every": 4, "eval_rounds": (2, 3)})
+    for options in ({}, {"average": 0.9}, {"average": 0.9, "eval_every": 4, "eval_rounds": (2, 3)})
 ]
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def recorded_folder(tmp_path_factory):
+    """Return a folder of the recorded runs of SWEEP."""
     folder = tmp_path_factory.mktemp("results")
     assert [sweeps.perform(one, "trial", folder, "cpu") for one in SWEEP] == ["done"] * 3
     return folder
@@ -237,13 +244,16 @@ def test_a_run_whose_worst_decile_is_not_a_number_is_packed(tmp_path, monkeypatc
     pd.testing.assert_frame_equal(records.load(tmp_path), single, check_exact=True)
 
 
-def test_recorded_averages_are_read_packed_and_made_again(recorded, tmp_path):
-    single = records.load(recorded)
-    records.unpack(recorded / "trial", tmp_path / "copy")
+def test_recorded_averages_are_read_packed_and_recomputed(recorded_folder, tmp_path):
+    single = records.load(recorded_folder)
+    records.unpack(recorded_folder / "trial", tmp_path / "copy")
     records.pack(tmp_path / "copy" / "trial")
     packed = records.load(tmp_path / "copy")
     pd.testing.assert_frame_equal(packed, single, check_exact=True)
-    assert compare.compare(recorded, tmp_path / "copy").runs.verdict.tolist() == ["identical"] * 3
+    assert (
+        compare.compare(recorded_folder, tmp_path / "copy").runs.verdict.tolist()
+        == ["identical"] * 3
+    )
     identities = records.identities(tmp_path / "copy")
     for name, frame in packed.groupby("run"):
         averages = frame[AVERAGES]
@@ -260,7 +270,7 @@ def test_recorded_averages_are_read_packed_and_made_again(recorded, tmp_path):
         )
 
 
-def test_a_table_without_averages_has_no_columns_of_averages(recorded, tmp_path):
+def test_a_table_without_averages_has_no_columns_of_averages(recorded_folder, tmp_path):
     """Tables that were packed before keep their bytes when they are packed again, and are read as they were."""
     sweeps.perform(SWEEP[0], "plain", tmp_path, "cpu")
     records.pack(tmp_path / "plain")
@@ -271,8 +281,8 @@ def test_a_table_without_averages_has_no_columns_of_averages(recorded, tmp_path)
     assert records.read_runs(tmp_path)[0].frame().columns.tolist() == [*simulation.COLUMNS]
 
 
-def test_an_edited_average_is_refused(recorded, tmp_path):
-    records.unpack(recorded / "trial", tmp_path)
+def test_an_edited_average_is_refused(recorded_folder, tmp_path):
+    records.unpack(recorded_folder / "trial", tmp_path)
     sidecar = next(
         s for s in records.sidecars(tmp_path) if '"average"' in s.read_text(encoding="utf-8")
     )
@@ -287,10 +297,12 @@ def test_an_edited_average_is_refused(recorded, tmp_path):
         records.load(tmp_path)
 
 
-def test_the_runs_of_a_sweep_are_told_apart_by_average_and_rounds(recorded):
+def test_the_keys_of_a_sweeps_runs_differ_by_average_and_rounds(recorded_folder):
     keys = {tables.run_key(one) for one in SWEEP}
     assert len(keys) == len({hash(one) for one in SWEEP}) == 3
-    assert keys == {tables.record_key(who) for who in records.identities(recorded).values()}
+    assert keys == {
+        tables.record_key(identity) for identity in records.identities(recorded_folder).values()
+    }
     with pytest.raises(InputError, match="eval_rounds is 0"):
         sweeps.Run("digits", "dirichlet", 0.1, "md", 0, eval_rounds=(0,))
 

@@ -12,7 +12,7 @@ from fedstas.corrected import proportional_inclusion
 from fedstas.errors import InputError
 
 
-class UniformNumber:
+class BranchingNumber:
     """A uniform random number: the comparison `number < p` takes either branch of the tree of choices."""
 
     def __init__(self, tree):
@@ -41,8 +41,8 @@ class BranchingGenerator:
 
     def random(self, count=None):
         if count is None:
-            return UniformNumber(self)
-        return np.array([UniformNumber(self) for _ in range(count)], object)
+            return BranchingNumber(self)
+        return np.array([BranchingNumber(self) for _ in range(count)], object)
 
     def choice(self, values):
         return values[self.branch([1 / len(values)] * len(values))]
@@ -53,7 +53,7 @@ class BranchingGenerator:
 
 
 def enumerate_outcomes(draw):
-    """Return every outcome of `draw(rng)` with its probability, by following all branches."""
+    """Return the pairs (outcome, probability) of all outcomes of `draw(rng)`, by following all branches."""
     results, scripts = [], [[]]
     while scripts:
         script = scripts.pop()
@@ -166,8 +166,8 @@ def test_the_cube_agrees_with_the_r_package_sampling():
 
 def test_null_vector_lies_in_the_kernel_or_is_none():
     rng = np.random.default_rng(0)
-    for few, many in ((1, 2), (3, 4), (4, 6), (0, 2)):
-        rows = rng.normal(size=(few, many))
+    for row_count, column_count in ((1, 2), (3, 4), (4, 6), (0, 2)):
+        rows = rng.normal(size=(row_count, column_count))
         x = null_vector(rows)
         np.testing.assert_allclose(rows @ x, 0, atol=1e-12)
         assert np.abs(x).max() >= 1
@@ -198,7 +198,7 @@ def test_the_designs_are_unbiased_with_m_distinct_clients(view, design, m):
     np.testing.assert_allclose(
         inclusion, proportional_inclusion(np.array(SIZES) * norms, m), rtol=1e-5
     )
-    assert server.asked == 1  # the first draw asks for the gradients, all others remember them
+    assert server.requests == 1  # the first draw asks for the gradients, all others remember them
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=repr)
@@ -228,46 +228,46 @@ def test_a_client_without_gradient_is_drawn_too(view):
 
 
 @pytest.fixture
-def sketching(view):
+def sketch_view(view):
     """The class of a view that answers with the gradients themselves where sketches are asked for."""
 
-    class Sketching(view):
+    class SketchView(view):
         def sketches(self, size):
             self.size = size
-            self.asked += 1
+            self.requests += 1
             return self._gradients.astype(np.float32)
 
         def gradients(self, levels):
             raise AssertionError("the design asked for gradients")
 
-    return Sketching
+    return SketchView
 
 
 @pytest.mark.parametrize("how", ["cube", "pivotal"])
-def test_from_sketches_the_designs_are_unbiased_and_balance_on_them(sketching, view, how):
+def test_from_sketches_the_designs_are_unbiased_and_balance_on_them(sketch_view, view, how):
     """Of sketches that equal the gradients the cohorts are those of the gradients, of which no value is squeezed."""
     design, levels = Balanced(how, features="sketch", sketch_size=5), 9
-    server, mean = sketching(SIZES, GRADIENTS), np.zeros(4)
+    server, mean = sketch_view(SIZES, GRADIENTS), np.zeros(4)
     for cohort, chance in enumerate_outcomes(lambda rng: design.draw(server, 2, rng)):
         mean[cohort.clients] += chance * cohort.weights
     np.testing.assert_allclose(mean, np.array(SIZES) / 10, rtol=1e-9)
-    assert (server.asked, server.size) == (1, 5)
+    assert (server.requests, server.size) == (1, 5)
     for seed in range(20):
-        ours = design.draw(server, 2, np.random.default_rng(seed))
-        whole = Balanced(how, levels=levels).draw(view(SIZES, GRADIENTS), 2, np.random.default_rng(seed))  # fmt: skip
-        np.testing.assert_array_equal(ours.clients, whole.clients)
-        np.testing.assert_allclose(ours.weights, whole.weights, rtol=1e-6)
+        from_sketches = design.draw(server, 2, np.random.default_rng(seed))
+        from_gradients = Balanced(how, levels=levels).draw(view(SIZES, GRADIENTS), 2, np.random.default_rng(seed))  # fmt: skip
+        np.testing.assert_array_equal(from_sketches.clients, from_gradients.clients)
+        np.testing.assert_allclose(from_sketches.weights, from_gradients.weights, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("every", "asked"), [(0, 1), (10, 3), (1, 21)])
-def test_features_are_asked_once_or_every_so_many_rounds(sketching, every, asked):
+@pytest.mark.parametrize(("every", "requests"), [(0, 1), (10, 3), (1, 21)])
+def test_features_are_requested_once_or_every_so_many_rounds(sketch_view, every, requests):
     server, design = (
-        sketching(SIZES, GRADIENTS),
+        sketch_view(SIZES, GRADIENTS),
         Balanced(features="sketch", restratify_every=every),
     )
     for server.round in range(1, 22):
         design.draw(server, 2, np.random.default_rng(0))
-    assert server.asked == asked
+    assert server.requests == requests
 
 
 def test_a_sketch_of_64_numbers_costs_256_bytes_a_client_and_the_seed_of_w_0(digits, federation):
@@ -277,17 +277,17 @@ def test_a_sketch_of_64_numbers_costs_256_bytes_a_client_and_the_seed_of_w_0(dig
     server, params = setup.start()
     server.begin(1, params)
     method.clients.draw(server, 4, np.random.default_rng(0))
-    asked = {"bytes_down": 19 * 8, "bytes_up": 19 * (256 + 8), "examples": len(digits.train_y)}
-    assert server.cost == asked  # and 8 bytes of each size
+    expected = {"bytes_down": 19 * 8, "bytes_up": 19 * (256 + 8), "examples": len(digits.train_y)}
+    assert server.cost == expected  # and 8 bytes of each size
 
 
-def test_a_continued_run_from_sketches_is_the_whole_run(digits, federation):
+def test_a_resumed_run_from_sketches_equals_the_uninterrupted_run(digits, federation):
     options = {"clients_per_round": 4, "seed": 0}
     method = methods.get("local-pivotal", features="sketch", restratify_every=0)
-    whole = simulation.run(digits, federation, method, rounds=5, **options)
-    half = simulation.run(digits, federation, method, rounds=2, **options)
-    continued = simulation.run(digits, federation, method, rounds=5, resume=half, **options)
-    assert_same_histories(continued, whole)
+    uninterrupted = simulation.run(digits, federation, method, rounds=5, **options)
+    first = simulation.run(digits, federation, method, rounds=2, **options)
+    resumed = simulation.run(digits, federation, method, rounds=5, resume=first, **options)
+    assert_same_histories(resumed, uninterrupted)
 
 
 def test_recorded_identities_of_the_designs_are_unchanged():

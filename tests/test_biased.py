@@ -93,8 +93,8 @@ POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, m
 
 
 @given(POINTS, st.data())
-def test_greedy_facility_location_saves_at_least_63_percent_of_the_optimum(places, data):
-    x = np.array(places, dtype=float)
+def test_greedy_facility_location_saves_at_least_63_percent_of_the_optimum(points, data):
+    x = np.array(points, dtype=float)
     distances = np.linalg.norm(x[:, None] - x, axis=2)
     m = data.draw(st.integers(1, len(x)))
     chosen = facility_location(distances, m)

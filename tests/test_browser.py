@@ -44,8 +44,10 @@ def find_faults(page, url: str) -> dict[str, list[str]]:
     """Return all faults of a page by their kind."""
     faults = {}
     open_page(page, url)
-    words = page.evaluate("document.querySelector('main h1') ? document.body.innerText.length : 0")
-    faults["rendered"] = [] if words > 200 else [f"{words} letters of text"]
+    letters = page.evaluate(
+        "document.querySelector('main h1') ? document.body.innerText.length : 0"
+    )
+    faults["rendered"] = [] if letters > 200 else [f"{letters} letters of text"]
     faults["formulas"] = run_audits(page, "raw()")
     page.resize(PHONE)
     faults["phone"] = run_audits(page, "wide()")

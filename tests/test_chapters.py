@@ -60,7 +60,7 @@ def clone(tmp_path, monkeypatch):
     return tmp_path
 
 
-def printed(page: Path) -> str:
+def text_output(page: Path) -> str:
     """Return the text output of an executed page."""
     cells = nbformat.read(page, as_version=4).cells
     return "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", []))
@@ -161,7 +161,7 @@ def test_a_parameter_that_papermill_injected_and_nobody_declared_is_refused(clon
 def test_a_run_writes_the_page_with_its_provenance(clone):
     page = chapters.run("01", {"clients": 8}, progress=False)
     assert page == clone / "book" / "chapters" / "01_small.ipynb"
-    assert printed(page) == "8\n"
+    assert text_output(page) == "8\n"
     block = chapters.provenance(page)
     if sys.platform != "win32":  # which does not tell the processor time of a child
         assert block["cpu"] > 0
@@ -237,7 +237,7 @@ def test_provenance_of_recorded_runs_is_written_unless_it_exists(tmp_path):
     assert file.read_text(encoding="utf-8") == "{}"
 
 
-def test_open_needs_an_executed_chapter_and_goes_with_no_other_output(clone, capsys):
+def test_the_option_open_needs_an_executed_chapter_and_excludes_output(clone, capsys):
     with pytest.raises(InputError, match="chapter 01_small is not executed yet"):
         preview.render("01")
     with pytest.raises(SystemExit) as exc_info:
@@ -276,6 +276,12 @@ def test_a_value_that_this_machine_cannot_use_is_refused_before_a_kernel_starts(
     monkeypatch.setattr(chapters, "_execute", lambda *a: pytest.fail("a kernel was started"))
     with pytest.raises(InputError, match=message):
         chapters.run("02", values, output=tmp_path / "x.ipynb")
+
+
+def test_a_chapter_may_need_more_than_a_parameters_own_bound():
+    with pytest.raises(InputError, match="rounds is 1: chapter 04f_convergence needs at least 10"):
+        chapters.settings("04f", {"rounds": 1})
+    assert chapters.settings("04f", {"rounds": 10}).rounds == 10
 
 
 def test_a_chapter_computes_with_one_thread_wherever_it_is_run():

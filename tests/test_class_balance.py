@@ -16,12 +16,12 @@ COUNTS = np.array([[9, 1, 0], [0, 10, 10], [8, 0, 2], [0, 7, 3], [5, 5, 5]], flo
 
 
 @pytest.fixture
-def server(blind):
+def server(view_without_sizes):
     """Five clients, which send label counts and never a size."""
 
-    class Labels(blind):
+    class Labels(view_without_sizes):
         def label_counts(self, epsilon=None):
-            self.asked += 1
+            self.requests += 1
             return COUNTS
 
     return Labels(COUNTS.sum(1), np.zeros((5, 2)))
@@ -45,19 +45,19 @@ def test_the_imbalance_of_equal_counts_is_0_and_of_one_class_is_largest():
     np.testing.assert_allclose(class_imbalance([[3, 3, 3], [7, 0, 0]]), [0, 2 / 3], atol=1e-15)
 
 
-def chance(order, first):
+def probability_of_order(order, first):
     """Return the probability that clients are drawn in this order, given the first one's probabilities [N]."""
     result = first[order[0]]
     for i in range(1, len(order)):
-        rest = [k for k in range(5) if k not in order[:i]]
-        imbalance = [class_imbalance(COUNTS[[*order[:i], k]].sum(0)) for k in rest]
+        remaining = [k for k in range(5) if k not in order[:i]]
+        imbalance = [class_imbalance(COUNTS[[*order[:i], k]].sum(0)) for k in remaining]
         measure = np.maximum(imbalance, LEAST_IMBALANCE) ** -(i + 1.0)
-        result *= measure[rest.index(order[i])] / measure.sum()
+        result *= measure[remaining.index(order[i])] / measure.sum()
     return result
 
 
-class Script:
-    """A generator whose choices are given, which multiplies up how probable they were."""
+class ScriptedOrder:
+    """A generator that draws clients in a given order; `chance` is the product of their probabilities."""
 
     def __init__(self, order):
         self.order, self.chance = list(order), 1.0
@@ -76,9 +76,9 @@ def test_every_order_has_the_probability_of_the_formulas(server, t, times):
     total, mean, server.round, design = 0.0, np.zeros(5), t, ClassBalance()
     for order in itertools.permutations(range(5), 3):
         server.state_of(design).draws = np.array(times)
-        script = Script(order)
+        script = ScriptedOrder(order)
         cohort = design.draw(server, 3, script)
-        assert script.chance == pytest.approx(chance(order, first), rel=1e-9)
+        assert script.chance == pytest.approx(probability_of_order(order, first), rel=1e-9)
         assert cohort.clients.tolist() == list(order)
         sizes = COUNTS[list(order)].sum(1)
         np.testing.assert_allclose(cohort.weights, sizes / sizes.sum())
@@ -89,8 +89,8 @@ def test_every_order_has_the_probability_of_the_formulas(server, t, times):
     assert np.abs(bias).max() > 0.05  # in these five clients by more than a twentieth
 
 
-def test_a_large_cohort_does_not_leave_the_range_of_floats(blind):
-    class Labels(blind):
+def test_probabilities_of_a_large_cohort_neither_overflow_nor_underflow(view_without_sizes):
+    class Labels(view_without_sizes):
         def label_counts(self, epsilon=None):
             return np.eye(2)[np.arange(400) % 2] + 1
 
@@ -100,13 +100,13 @@ def test_a_large_cohort_does_not_leave_the_range_of_floats(blind):
     assert len(set(cohort.clients.tolist())) == 300 and cohort.weights.sum() == pytest.approx(1)
 
 
-def test_draws_are_counted_and_labels_asked_once(server):
+def test_draws_are_counted_and_labels_requested_once(server):
     design, total = ClassBalance(), np.zeros(5)
     for t in range(1, 9):
         server.round = t
         total[design.draw(server, 2, np.random.default_rng(t)).clients] += 1
     assert server.state_of(design).draws.tolist() == total.tolist()
-    assert server.asked == 1
+    assert server.requests == 1
 
 
 def test_without_exploration_the_rounds_do_not_matter(server):
@@ -119,7 +119,7 @@ def test_without_exploration_the_rounds_do_not_matter(server):
         ClassBalance(exploration=-1)
 
 
-def test_counts_are_charged_and_nothing_else():
+def test_the_cost_is_that_of_label_counts_alone():
     bench = audit.Bench(methods.get("fed-cbs"))
     view = bench.server()
     bench.draw(view, 1)

@@ -94,8 +94,8 @@ def test_every_partition_runs_from_the_command_line(capsys, partition):
 
 
 @pytest.fixture
-def runs(monkeypatch):
-    """Record the arguments (federation, method, keywords) of each call of the simulator."""
+def simulator_calls(monkeypatch):
+    """Return a list that gets the arguments (federation, method, keywords) of each call of the simulator."""
     calls, original = [], simulation.run
 
     def spy(task, federation, method, **keywords):
@@ -117,10 +117,10 @@ def runs(monkeypatch):
         ("--prox 0.1", "md", {"prox": 0.1}),
     ],
 )
-def test_settings_reach_the_method(capsys, runs, options, method, changes):
+def test_settings_reach_the_method(capsys, simulator_calls, options, method, changes):
     line = f"{SMALL} --method {method} --rounds 2 --eval-every 2 --seed 3 {options}"
     assert exit_code(line, capsys) == 0
-    ((_, chosen, keywords),) = runs
+    ((_, chosen, keywords),) = simulator_calls
     assert chosen == methods.get(method, **changes)
     expected = {"rounds": 2, "clients_per_round": 4, "seed": 3, "eval_every": 2}
     assert {key: keywords[key] for key in expected} == expected
@@ -238,11 +238,11 @@ def test_bad_input_is_reported_in_one_sentence_and_exit_code_2(case, capsys):
     assert_refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *parts)
 
 
-def test_sizes_linkage_and_measure_of_the_command_line_are_used(capsys, runs):
+def test_sizes_linkage_and_measure_of_the_command_line_are_used(capsys, simulator_calls):
     line = f"{SMALL.replace('20', '5')} --partition dirichlet_fixed_size --sizes 10x2,30x3"
     method = ["--method", "clustered-similarity linkage=average measure=L1"]
     assert exit_code([*line.split(), "--rounds", "1", *method], capsys) == 0
-    ((federation, chosen, _),) = runs
+    ((federation, chosen, _),) = simulator_calls
     assert federation.sizes.tolist() == [10, 10, 30, 30, 30]
     assert (chosen.clients.linkage, chosen.clients.measure) == ("average", "L1")
 

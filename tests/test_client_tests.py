@@ -1,4 +1,4 @@
-"""Test examples of the clients' own: who has which, and what a run reports of them."""
+"""Test examples that belong to clients: which client has which, and the accuracies that a run reports of them."""
 
 import json
 from pathlib import Path
@@ -16,6 +16,7 @@ from fedstas.sim import run_file
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch):
+    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -31,6 +32,7 @@ def write_pfllib(clients=12, tests=3):
 
 
 def run(task, federation, **options):
+    """Run MD sampling on a small federation, for six rounds unless options say otherwise."""
     options = {"rounds": 6, "clients_per_round": 3, "seed": 0, "device": "cpu"} | options
     return simulation.run(task, federation, methods.get("md", lr=0.5), **options)
 
@@ -44,8 +46,8 @@ def test_a_run_reports_each_clients_accuracy_on_its_own_test_examples():
     history = run(task, federation)
     module = task.model(0)
     torch.nn.utils.vector_to_parameters(torch.from_numpy(history.params), module.parameters())
-    right = (module(task.test_x).argmax(1) == task.test_y).numpy()
-    expected = right.reshape(11, 3).mean(1)  # as the files hold them, three a client
+    is_correct = (module(task.test_x).argmax(1) == task.test_y).numpy()
+    expected = is_correct.reshape(11, 3).mean(1)  # as the files hold them, three a client
     assert history.client_accuracies[:11].tolist() == expected.tolist()
     assert np.isnan(history.client_accuracies[11])  # of no test example there is no accuracy
     last = history.frame.iloc[-1]
@@ -56,22 +58,22 @@ def test_a_run_reports_each_clients_accuracy_on_its_own_test_examples():
 def test_a_run_of_clients_with_own_tests_is_the_same_run_and_can_be_continued():
     write_pfllib()
     task = user_data.from_pfllib("p")
-    known = {"users": task.users, "test_users": task.test_users}
-    federation = partition.make("natural", task.train_y, **known)
+    users = {"users": task.users, "test_users": task.test_users}
+    federation = partition.make("natural", task.train_y, **users)
     plain = run(task, partition.make("natural", task.train_y, users=task.users))
-    straight, half = run(task, federation), run(task, federation, rounds=3)
+    uninterrupted, first = run(task, federation), run(task, federation, rounds=3)
     assert plain.client_accuracies is None
-    assert np.array_equal(plain.params, straight.params)  # measuring changes nothing
+    assert np.array_equal(plain.params, uninterrupted.params)  # measuring changes nothing
     file = Path("half")
-    assert run_file.save_history(file, {}, half) == ""
-    half = run_file.load_history(file, {}, methods.get("md", lr=0.5))
-    resumed = run(task, federation, resume=half)
+    assert run_file.save_history(file, {}, first) == ""
+    first = run_file.load_history(file, {}, methods.get("md", lr=0.5))
+    resumed = run(task, federation, resume=first)
     pd.testing.assert_frame_equal(
-        resumed.frame.drop(columns="seconds"), straight.frame.drop(columns="seconds")
+        resumed.frame.drop(columns="seconds"), uninterrupted.frame.drop(columns="seconds")
     )
-    np.testing.assert_array_equal(resumed.client_accuracies, straight.client_accuracies)
+    np.testing.assert_array_equal(resumed.client_accuracies, uninterrupted.client_accuracies)
     with pytest.raises(InputError, match="resume: the history is of another task, federation"):
-        run(task, partition.make("natural", task.train_y, users=task.users), resume=half)
+        run(task, partition.make("natural", task.train_y, users=task.users), resume=first)
 
 
 def test_the_worst_decile_is_the_mean_of_the_lowest_tenth():
@@ -143,7 +145,7 @@ def test_own_tests_that_the_task_does_not_have_are_refused(digits):
         user_data.from_arrays(x, y, x + 1, y, users=y, test_users=[1])
 
 
-def test_the_command_says_how_the_clients_fare():
+def test_the_command_prints_and_records_the_clients_accuracies():
     write_pfllib()
     Path("mine.py").write_text(
         "from fedstas import user_data\n\ndef task():\n    return user_data.from_pfllib('p')\n",
@@ -153,10 +155,8 @@ def test_the_command_says_how_the_clients_fare():
     result = CliRunner().invoke(cli.app, ["run", "--task", "mine.py", *options.split()])
     assert result.exit_code == 0, result.output
     frame = pd.read_parquet("o.parquet")
-    own = frame.attrs["fedstas"]["client_accuracies"]
-    assert len(own) == 12 and np.isnan(own[11])
-    assert np.nanmean(own) == pytest.approx(frame.own_test_accuracy.iloc[-1])
-    text = (
-        f"which 11 of 12 have: accuracy {np.nanmean(own):.2%} on average, {min(own[:11]):.2%} over"
-    )
+    accuracies = frame.attrs["fedstas"]["client_accuracies"]
+    assert len(accuracies) == 12 and np.isnan(accuracies[11])
+    assert np.nanmean(accuracies) == pytest.approx(frame.own_test_accuracy.iloc[-1])
+    text = f"which 11 of 12 have: accuracy {np.nanmean(accuracies):.2%} on average, {min(accuracies[:11]):.2%} over"
     assert text in result.output

@@ -14,14 +14,14 @@ CLASSES = 3
 
 
 def make_examples(n=60, d=5, seed=0):
-    """Return features and labels that are not in order."""
+    """Return features [n, d], whose mean depends on the class, and labels [n] in random order."""
     rng = np.random.default_rng(seed)
     y = rng.integers(CLASSES, size=n)
     return rng.normal(size=(n, d)) + np.eye(CLASSES, d)[y], y
 
 
 def sum_statistics(x, y, shards):
-    """Add the statistics of clients."""
+    """Return the sum of the clients' statistics."""
     parts = [closed_form.compute_statistics(x[s], y[s], CLASSES) for s in shards]
     total = parts[0]
     for part in parts[1:]:
@@ -29,7 +29,7 @@ def sum_statistics(x, y, shards):
     return total
 
 
-def test_the_federated_heads_are_the_pooled_ones_however_examples_are_dealt():
+def test_the_federated_heads_are_the_pooled_ones_in_every_partition():
     x, y = make_examples()
     x = np.round(64 * x)  # whole numbers: sums are exact in any order
     pooled = closed_form.compute_statistics(x, y, CLASSES)
@@ -48,8 +48,8 @@ def test_the_ridge_head_is_scikit_learns_ridge_regression_of_one_hot_labels():
     x, y = make_examples()
     head = closed_form.ridge_head(closed_form.compute_statistics(x, y, CLASSES), 2.0)
     extended = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    theirs = Ridge(alpha=2.0, fit_intercept=False).fit(extended, np.eye(CLASSES)[y])
-    np.testing.assert_allclose(head, theirs.coef_.T, rtol=1e-9, atol=1e-12)
+    sklearn_head = Ridge(alpha=2.0, fit_intercept=False).fit(extended, np.eye(CLASSES)[y])
+    np.testing.assert_allclose(head, sklearn_head.coef_.T, rtol=1e-9, atol=1e-12)
 
 
 def test_class_means_of_length_one_predict_the_nearest_centroid():
@@ -62,14 +62,14 @@ def test_class_means_of_length_one_predict_the_nearest_centroid():
     head = closed_form.class_means_head(closed_form.compute_statistics(x, y, CLASSES))
     np.testing.assert_allclose(np.linalg.norm(head[:-1], axis=0), 1)
     new = np.random.default_rng(2).normal(size=(50, 4))
-    theirs = NearestCentroid().fit(x, y).predict(new)
-    np.testing.assert_array_equal(closed_form.predict(head, new), theirs)
+    nearest = NearestCentroid().fit(x, y).predict(new)
+    np.testing.assert_array_equal(closed_form.predict(head, new), nearest)
 
 
 def test_a_class_that_nobody_has_is_never_predicted():
     x, y = make_examples()
-    some = y != 1
-    statistics = closed_form.compute_statistics(x[some], y[some], CLASSES)
+    has_other_class = y != 1
+    statistics = closed_form.compute_statistics(x[has_other_class], y[has_other_class], CLASSES)
     head = closed_form.class_means_head(statistics)
     assert 1 not in closed_form.predict(head, x)
     with pytest.raises(InputError, match="a class without examples"):
@@ -88,8 +88,8 @@ def test_a_head_as_parameters_is_a_start_of_the_linear_layer():
     weight, bias = flat[: layer.weight.numel()].view_as(layer.weight), flat[layer.weight.numel() :]
     logits = torch.from_numpy(x).float() @ weight.T + bias
     np.testing.assert_array_equal(logits.argmax(1).numpy(), closed_form.predict(head, x))
-    ours = 3.0 * (x @ head[:-1] + head[-1])
-    np.testing.assert_allclose(logits.numpy(), ours, atol=1e-4)
+    expected = 3.0 * (x @ head[:-1] + head[-1])
+    np.testing.assert_allclose(logits.numpy(), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("examples", [1, 4, 6, 50])

@@ -1,20 +1,17 @@
 """Clustered sampling: Proposition 1 exactly, the reference cases, and the moments of the paper."""
 
-import json
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE as CASES
 from scipy.cluster import hierarchy
 
 from fedstas import clustered, methods
 from fedstas.errors import InputError
-
-CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 
 
 @st.composite
@@ -116,10 +113,8 @@ def test_clients_of_one_direction_share_a_group(measure):
 
 def test_linkages_make_different_groups():
     """Five points on a line: the nearest first, a chain under single linkage, two pairs under complete."""
-    points, sizes = (
-        [[0.0], [1.0], [2.1], [3.3], [9.0]],
-        [1, 1, 1, 1, 2],
-    )  # a row holds three of the small
+    points = [[0.0], [1.0], [2.1], [3.3], [9.0]]
+    sizes = [1, 1, 1, 1, 2]  # a row has room for three clients of size 1
     groups = {k: clustered.similarity_groups(points, sizes, 2, "L2", k) for k in clustered.LINKAGES}
     assert groups["single"] == [[3], [4], [0, 1, 2]]
     assert groups["complete"] == [[4], [0, 1], [2, 3]]

@@ -56,7 +56,7 @@ def record(folder, sweep: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def recorded_folder(tmp_path_factory):
     """Return a folder of recorded runs of the sweep on MNIST."""
     folder = tmp_path_factory.mktemp("recorded")
     record(folder, "clustered-mnist")
@@ -97,8 +97,8 @@ PANELS = {  # by figure: titles, and the places of the panels whose runs are rec
 
 
 @pytest.mark.parametrize("number", PANELS)
-def test_a_figure_has_the_papers_panels(number, recorded, monkeypatch):
-    monkeypatch.setattr(evidence, "RESULTS", recorded)
+def test_a_figure_has_the_papers_panels(number, recorded_folder, monkeypatch):
+    monkeypatch.setattr(evidence, "RESULTS", recorded_folder)
     figure, (titles, recorded_places) = FIGURES[number](), PANELS[number]
     shown = [ax.get_title() for ax in figure.axes]
     if number in (7, 9):  # narrow panels: the setting, and what the axis shows
@@ -118,8 +118,10 @@ def test_a_figure_has_the_papers_panels(number, recorded, monkeypatch):
             assert any("fedstas sweep clustered-mnist" in name for name in names)
 
 
-def test_figure_10_shows_the_rolling_mean_of_the_loss_above_the_loss_itself(recorded, monkeypatch):
-    monkeypatch.setattr(evidence, "RESULTS", recorded)
+def test_figure_10_shows_the_rolling_mean_of_the_loss_above_the_loss_itself(
+    recorded_folder, monkeypatch
+):
+    monkeypatch.setattr(evidence, "RESULTS", recorded_folder)
     above, below = figures.figure_10().axes
     t = np.arange(2, 101, 2)
     mean = np.mean([loss("clustered-size", s, t) for s in (0, 1)], axis=0)
@@ -134,8 +136,8 @@ def test_figure_10_shows_the_rolling_mean_of_the_loss_above_the_loss_itself(reco
         assert figures.rolling_window(pd.DataFrame({"rounds": [rounds]})) == window
 
 
-def test_figure_6_has_a_curve_for_each_measure_of_similarity(recorded, monkeypatch):
-    monkeypatch.setattr(evidence, "RESULTS", recorded)
+def test_figure_6_has_a_curve_for_each_measure_of_similarity(recorded_folder, monkeypatch):
+    monkeypatch.setattr(evidence, "RESULTS", recorded_folder)
     figure = figures.figure_6()
     assert figure.axes
     for ax in figure.axes:
@@ -145,8 +147,10 @@ def test_figure_6_has_a_curve_for_each_measure_of_similarity(recorded, monkeypat
         assert len(styles) == 5
 
 
-def test_the_substitute_with_colour_images_has_a_separate_figure(recorded, tmp_path, monkeypatch):
-    (tmp_path / "clustered-mnist").symlink_to(recorded / "clustered-mnist")
+def test_the_substitute_with_colour_images_has_a_separate_figure(
+    recorded_folder, tmp_path, monkeypatch
+):
+    (tmp_path / "clustered-mnist").symlink_to(recorded_folder / "clustered-mnist")
     record(tmp_path, "clustered-coarse10")
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
     assert figures.figure_2().get_suptitle() == "mnist"
@@ -173,8 +177,8 @@ def test_figure_5_has_every_clients_shares_and_every_classs_examples():
         assert len(ends) == 10 and max(ends) == pytest.approx(100)
 
 
-def test_the_table_of_local_tests_has_the_recorded_accuracies(recorded, monkeypatch):
-    monkeypatch.setattr(evidence, "RESULTS", recorded)
+def test_the_table_of_local_tests_has_the_recorded_accuracies(recorded_folder, monkeypatch):
+    monkeypatch.setattr(evidence, "RESULTS", recorded_folder)
     table = figures.local_tests().set_index("setting")
     recorded_settings = [
         "concentration 10",
@@ -190,6 +194,7 @@ def test_the_table_of_local_tests_has_the_recorded_accuracies(recorded, monkeypa
 
 
 def test_a_majority_row_has_more_than_half_of_one_class():
+    """A row holds the counts of the four clients in one draw of clustered sampling; a client has one class."""
     rows = np.array([[6, 0, 6, 0], [7, 2, 0, 3], [3, 4, 2, 3]])
     assert ch06.count_majority_rows(rows, np.array([0, 1, 2, 2])) == 1
     assert ch06.count_majority_rows(rows, np.array([0, 0, 2, 2])) == 2

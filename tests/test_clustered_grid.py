@@ -35,16 +35,20 @@ def test_one_setting_changes_at_a_time_with_the_learning_rates_of_the_paper():
     usual = (0.01, 100, 10, 100, 0.0, "arccos")
     settings, settings_by_rate = [], {}
     for r in runs:
-        o = r.overrides
-        assert (r.partition, o["batch"]) == ("dirichlet_fixed_size", 50)
-        of_method = o["steps"], o.get("prox", 0.0), o.get("measure", "arccos")
+        overrides = r.overrides
+        assert (r.partition, overrides["batch"]) == ("dirichlet_fixed_size", 50)
+        of_method = (
+            overrides["steps"],
+            overrides.get("prox", 0.0),
+            overrides.get("measure", "arccos"),
+        )
         setting = (r.concentration, r.clients, r.clients_per_round, *of_method)
         changed = [k for k in range(6) if setting[k] != usual[k]]
         # Two change together where the number of clients does: half of 10, or a tenth of 500, take part.
         cohort_changed = changed == [1, 2] and setting[1:3] in ((10, 5), (500, 50))
         assert len(changed) <= 1 or cohort_changed
         settings.append(setting)
-        settings_by_rate.setdefault(o["lr"], set()).add(setting)
+        settings_by_rate.setdefault(overrides["lr"], set()).add(setting)
     assert list(map(set, zip(*settings, strict=True))) == [
         {0.001, 0.01, 0.1, 10.0},
         {10, 100, 500},

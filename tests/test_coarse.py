@@ -60,10 +60,10 @@ def test_a_task_has_the_images_of_its_superclasses_in_their_order(
     assert (task.name, task.classes) == (name, classes)
     for split, per_class in (("train", 10), ("test", 5)):
         x, y = getattr(task, f"{split}_x"), getattr(task, f"{split}_y")
-        fine = getattr(cifar100, f"{split}_y").numpy()
-        rows = [i for i, label in enumerate(fine) if coarse.COARSE[label] < classes]
+        fine_labels = getattr(cifar100, f"{split}_y").numpy()
+        rows = [i for i, label in enumerate(fine_labels) if coarse.COARSE[label] < classes]
         assert np.bincount(y).tolist() == [per_class] * classes
-        assert y.tolist() == coarse.COARSE[fine[rows]].tolist()
+        assert y.tolist() == coarse.COARSE[fine_labels[rows]].tolist()
         np.testing.assert_array_equal(x.numpy(), getattr(cifar100, f"{split}_x").numpy()[rows])
     assert (
         len({cifar100.digest, *(tasks.load(n, root=tmp_path).digest for n in coarse.CLASSES)}) == 3

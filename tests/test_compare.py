@@ -28,7 +28,7 @@ def recorded(digits, federation, tmp_path_factory):
 
 
 @pytest.fixture
-def mine(recorded, tmp_path):
+def copied_runs(recorded, tmp_path):
     """Return a copy of the recorded runs, to be altered."""
     return shutil.copytree(recorded, tmp_path / "mine")
 
@@ -61,63 +61,70 @@ def run_compare(*arguments) -> int:
     return exit_info.value.code
 
 
-def test_a_copy_of_the_recorded_runs_is_identical(recorded, mine, capsys):
-    comparison = compare.compare(mine, recorded)
+def test_a_copy_of_the_recorded_runs_is_identical(recorded, copied_runs, capsys):
+    comparison = compare.compare(copied_runs, recorded)
     assert comparison.agree
     assert comparison.runs["verdict"].tolist() == ["identical"] * 4
     assert not len(comparison.unmatched)
-    assert run_compare(mine, recorded) == 0
+    assert run_compare(copied_runs, recorded) == 0
     out = capsys.readouterr().out
     assert out == "4 runs: 4 identical, 0 close, 0 differs, 0 not recorded (tolerance 0.5 points)\n"
 
 
-def test_packed_results_are_compared_with_single_files(recorded, mine):
-    records.pack(mine / "trial")
-    for pair in ((mine, recorded), (recorded, mine), (mine / "trial", mine)):
+def test_packed_results_are_compared_with_single_files(recorded, copied_runs):
+    records.pack(copied_runs / "trial")
+    for pair in (
+        (copied_runs, recorded),
+        (recorded, copied_runs),
+        (copied_runs / "trial", copied_runs),
+    ):
         assert compare.compare(*pair).runs["verdict"].tolist() == ["identical"] * 4
 
 
-def test_json_files_that_describe_no_run_are_ignored(recorded, mine):
-    for place in (mine, mine / "trial"):
-        (place / "package.json").write_text('{"name": "else"}', encoding="utf-8")
-        (place / "notes.json").write_text("no JSON at all", encoding="utf-8")
-    assert compare.compare(mine, recorded).agree and compare.compare(recorded, mine).agree
+def test_json_files_that_describe_no_run_are_ignored(recorded, copied_runs):
+    for folder in (copied_runs, copied_runs / "trial"):
+        (folder / "package.json").write_text('{"name": "else"}', encoding="utf-8")
+        (folder / "notes.json").write_text("no JSON at all", encoding="utf-8")
+    assert (
+        compare.compare(copied_runs, recorded).agree
+        and compare.compare(recorded, copied_runs).agree
+    )
 
 
-def test_the_seconds_of_a_run_are_not_compared(recorded, mine):
-    for sidecar in mine.rglob("*.json"):
+def test_the_seconds_of_a_run_are_not_compared(recorded, copied_runs):
+    for sidecar in copied_runs.rglob("*.json"):
         alter(sidecar, seconds=lambda s: s + 1)
-    assert compare.compare(mine, recorded).runs["verdict"].unique().tolist() == ["identical"]
+    assert compare.compare(copied_runs, recorded).runs["verdict"].unique().tolist() == ["identical"]
 
 
 def test_a_run_within_the_tolerance_is_close_and_the_first_different_round_is_reported(
-    recorded, mine, capsys
+    recorded, copied_runs, capsys
 ):
-    sidecar = sorted(mine.rglob("*.json"))[0]
+    sidecar = sorted(copied_runs.rglob("*.json"))[0]
     alter(sidecar, test_accuracy=lambda a: a + np.where(np.arange(len(a)) >= 2, 0.004, 0))
-    comparison = compare.compare(mine, recorded)
+    comparison = compare.compare(copied_runs, recorded)
     assert comparison.agree
     row = comparison.runs[comparison.runs["verdict"] == "close"].iloc[0]
     assert (row["first"], row.what) == (3, "other test_accuracy")
     assert row.points == pytest.approx(0.4)
-    assert run_compare(mine, recorded) == 0
+    assert run_compare(copied_runs, recorded) == 0
     assert (
         "other test_accuracy from round 3 on, accuracy at the end 0.40 points"
         in capsys.readouterr().out
     )
-    assert run_compare(mine, recorded, "--tolerance", 0.3) == 1
+    assert run_compare(copied_runs, recorded, "--tolerance", 0.3) == 1
     out, err = capsys.readouterr()
     assert "  differs: fedstas-unbiased on digits dirichlet 0.1, seed 0 (" in out
     assert err.startswith("fedstas: 4 runs: 3 identical, 0 close, 1 differs")
 
 
 @pytest.mark.parametrize("chain", [True, False])
-def test_the_first_round_with_another_cohort_is_reported(recorded, mine, chain):
+def test_the_first_round_with_another_cohort_is_reported(recorded, copied_runs, chain):
     """By the chain of hashes, and in older records by the first evaluated round that differs."""
-    sidecar = sorted(mine.rglob("*.json"))[0]
+    sidecar = sorted(copied_runs.rglob("*.json"))[0]
     later = {"client_accuracy": lambda a: a + np.where(np.arange(len(a)) >= 3, 0.2, 0)}
     alter(sidecar, cohorts_from=2, chain=chain, **later)
-    comparison = compare.compare(mine, recorded)
+    comparison = compare.compare(copied_runs, recorded)
     row = comparison.runs[comparison.runs["verdict"] == "differs"].iloc[0]
     assert (row["first"], row.what) == (
         2 if chain else 4,
@@ -126,21 +133,21 @@ def test_the_first_round_with_another_cohort_is_reported(recorded, mine, chain):
     assert not comparison.agree
 
 
-def test_other_cohorts_with_the_same_accuracy_are_close(recorded, mine):
-    alter(sorted(mine.rglob("*.json"))[0], cohorts_from=4)
-    row = compare.compare(mine, recorded).runs.query("verdict == 'close'").iloc[0]
+def test_other_cohorts_with_the_same_accuracy_are_close(recorded, copied_runs):
+    alter(sorted(copied_runs.rglob("*.json"))[0], cohorts_from=4)
+    row = compare.compare(copied_runs, recorded).runs.query("verdict == 'close'").iloc[0]
     assert (row["first"], row.what, row.points) == (4, "other cohorts", 0.0)
 
 
-def test_runs_of_one_folder_only_are_listed(recorded, mine, capsys):
-    for sidecar in sorted(mine.rglob("*.json"))[1:]:
+def test_runs_of_one_folder_only_are_listed(recorded, copied_runs, capsys):
+    for sidecar in sorted(copied_runs.rglob("*.json"))[1:]:
         sidecar.unlink()
-    assert run_compare(mine, recorded) == 0  # a part of the recorded runs agrees
+    assert run_compare(copied_runs, recorded) == 0  # a part of the recorded runs agrees
     assert (
         "only in the second: digits dirichlet 0.1 md, 2 runs (seeds 0, 1)"
         in capsys.readouterr().out
     )
-    assert run_compare(recorded, mine) == 1
+    assert run_compare(recorded, copied_runs) == 1
     out = capsys.readouterr().out
     assert "1 identical, 0 close, 0 differs, 3 not recorded" in out
     assert "  not recorded: md on digits dirichlet 0.1, seed 1 (" in out
@@ -199,15 +206,15 @@ def test_a_path_that_cannot_be_compared_is_refused_in_one_sentence(
     assert err.count("\n") == 1
 
 
-def test_a_sidecar_that_contradicts_its_file_is_refused(recorded, mine):
-    sidecar = sorted(mine.rglob("*.json"))[0]
+def test_a_sidecar_that_contradicts_its_file_is_refused(recorded, copied_runs):
+    sidecar = sorted(copied_runs.rglob("*.json"))[0]
     frame = pd.read_parquet(sidecar.with_suffix(".parquet"))
     frame.assign(test_accuracy=0.9).to_parquet(sidecar.with_suffix(".parquet"), index=False)
     with pytest.raises(InputError, match=f"{sidecar.name} contradicts .*: delete both"):
-        compare.compare(mine, recorded)
+        compare.compare(copied_runs, recorded)
     frame.iloc[:-1].to_parquet(sidecar.with_suffix(".parquet"), index=False)
     with pytest.raises(InputError, match="contradicts"):
-        records.load(mine)
+        records.load(copied_runs)
 
 
 @pytest.mark.parametrize("tolerance", [-1, 101, float("nan")])

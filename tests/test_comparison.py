@@ -45,7 +45,7 @@ def read(tmp_path):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """The small setting, and all its runs, made once."""
+    """Return the small setting, all its recorded runs, and their folder."""
     folder = tmp_path_factory.mktemp("comparison")
     path = folder / "comparison.yml"
     path.write_text(SMALL, encoding="utf-8")
@@ -69,8 +69,8 @@ def test_tuning_trains_without_the_validation_split_and_never_sees_the_test_set(
     assert tuning.overrides == evaluation.overrides
     assert evaluation.overrides["decay_rounds"] == 8
     assert {2, 8} <= {*evaluation.eval_rounds}
-    everybody = setting.plan_run(setting.arms[-1], candidate, 0)
-    assert everybody.clients_per_round == 12
+    run_of_all_clients = setting.plan_run(setting.arms[-1], candidate, 0)
+    assert run_of_all_clients.clients_per_round == 12
 
 
 def test_a_schedule_whose_optimum_lies_at_an_end_extends_its_grid(read):
@@ -108,9 +108,9 @@ def test_every_arm_is_tuned_and_evaluated(recorded):
     assert comparison.missing(setting, runs) == {}
     table = comparison.outcomes(setting, runs)
     assert len(table) == 3 * 2 * 3  # arms, models, seeds
-    own = table[table["arm"] == setting.reference]
-    np.testing.assert_allclose(own["ratio"], 1)
-    assert own["reached"].all()  # by its own end, if not before
+    of_reference = table[table["arm"] == setting.reference]
+    np.testing.assert_allclose(of_reference["ratio"], 1)
+    assert of_reference["reached"].all()  # at the end of its run, if not before
     best = comparison.choose_candidates(
         comparison.tabulate_tuning(setting, comparison.load_curves(setting, runs, tuning=True))
     )
@@ -138,7 +138,7 @@ def test_differences_are_paired_and_ratios_are_averaged_as_logarithms(recorded):
     )
 
 
-def test_nothing_is_made_twice_and_what_is_missing_is_listed(recorded):
+def test_recorded_runs_are_not_trained_again_and_missing_ones_are_listed(recorded):
     setting, runs, folder = recorded
     assert comparison.carry_out(setting, folder=folder, progress=False) == []
     assert len(comparison.load_runs([folder])) == len(runs)
@@ -163,7 +163,7 @@ def diverge(run):
     return replace(run, metadata=metadata, columns=lambda: empty)
 
 
-def test_a_run_that_diverges_before_it_is_evaluated_guesses_and_ends_the_grid(recorded):
+def test_a_run_that_diverges_before_its_first_evaluation_counts_as_a_guess(recorded):
     setting, runs, _ = recorded
     smallest = min(setting.rates)
     broken = [
@@ -182,7 +182,9 @@ def test_a_run_of_evaluation_that_diverges_would_have_sent_the_budget_at_least(r
         run.identity["seed"] == last and run.identity["method"]["name"] == "fedstas-least-variance"
         for run in runs
     ]
-    broken = [diverge(run) if is_it else run for run, is_it in zip(runs, is_broken, strict=True)]
+    broken = [
+        diverge(run) if diverges else run for run, diverges in zip(runs, is_broken, strict=True)
+    ]
     table = comparison.outcomes(setting, broken)
     row = table[(table["seed"] == last) & (table["arm"] == "least-variance")]
     # `ratio`: the megabytes until the run holds the accuracy of the reference over those until the reference does; a lower
@@ -195,11 +197,13 @@ def test_holm_corrects_each_family_alone(recorded):
     setting, runs, _ = recorded
     table = comparison.outcomes(setting, runs)
     other = table.assign(setting="other", family="added")
-    alone, both = (comparison.compare(t, "md") for t in (table, pd.concat([table, other])))
-    kept = both[both["family"] == "planned"]["holm"]
-    np.testing.assert_array_equal(kept.to_numpy(), alone["holm"].to_numpy())
-    same = comparison.compare(pd.concat([table, other.assign(family="planned")]), "md")
-    assert same["holm"].min() == pytest.approx(min(1, 2 * alone["holm"].min()))
+    planned_only, with_added = (
+        comparison.compare(t, "md") for t in (table, pd.concat([table, other]))
+    )
+    planned = with_added[with_added["family"] == "planned"]["holm"]
+    np.testing.assert_array_equal(planned.to_numpy(), planned_only["holm"].to_numpy())
+    one_family = comparison.compare(pd.concat([table, other.assign(family="planned")]), "md")
+    assert one_family["holm"].min() == pytest.approx(min(1, 2 * planned_only["holm"].min()))
 
 
 @pytest.mark.parametrize(
@@ -279,6 +283,7 @@ def check_with(outcomes, chosen, **values):
     ],
 )
 def test_each_sentence_is_checked(key, setting, arm, model, values, outcomes):
+    """`saved_bytes.check` has a key for each sentence; with other outcomes of the rows that it is about, it is false."""
     chosen = (outcomes["setting"] == setting) & (outcomes["arm"] == arm)
     chosen &= outcomes["model"] == model
     assert chosen.any()
@@ -297,6 +302,7 @@ def test_each_sentence_is_checked(key, setting, arm, model, values, outcomes):
     ],
 )
 def test_each_sentence_on_heads_in_closed_form_is_checked(key, head, change, outcomes):
+    """`saved_bytes.check_closed_form` has a key for each sentence; `change` is added to the outcomes of a head."""
     heads = closed_form_heads.compute_outcomes(closed_form_heads.load(), outcomes, "md")
     assert saved_bytes.check_closed_form(heads, outcomes)[key]
     for column, added in change.items():

@@ -169,9 +169,9 @@ def test_squeeze_is_a_local_optimum_and_each_level_is_the_mean_of_its_entries(gr
     row = np.float64(gradients[1])
     squeezed = squeeze(row, 9)
     for code, level in enumerate(squeezed.levels[0]):
-        mine = row[squeezed.codes[0] == code]
-        assert len(mine)
-        assert level == pytest.approx(mine.mean(), rel=1e-9, abs=1e-15)
+        entries = row[squeezed.codes[0] == code]
+        assert len(entries)
+        assert level == pytest.approx(entries.mean(), rel=1e-9, abs=1e-15)
 
 
 def test_norms_are_those_of_the_restored_gradients(gradients):
@@ -294,7 +294,7 @@ def test_integers_are_squeezed_too():
 
 
 @pytest.mark.parametrize(
-    ("gradients_", "levels", "message"),
+    ("bad_gradients", "levels", "message"),
     [
         (np.array([1.0, np.nan]), 9, "finite"),
         (np.array([1.0, -np.inf]), 9, "finite"),
@@ -308,6 +308,6 @@ def test_integers_are_squeezed_too():
         (np.ones((2, 2, 2)), 9, r"\[d\] or \[N, d\]"),
     ],
 )
-def test_bad_gradients_and_levels_are_refused(gradients_, levels, message):
+def test_bad_gradients_and_levels_are_refused(bad_gradients, levels, message):
     with pytest.raises(InputError, match=message):
-        squeeze(gradients_, levels)
+        squeeze(bad_gradients, levels)

@@ -1,4 +1,4 @@
-"""Parts: settings that check themselves, and what a run's record keeps of them."""
+"""Configuration classes, the parts of a method: settings that are checked, and their form in a run's record."""
 
 import dataclasses
 import importlib
@@ -36,8 +36,8 @@ API = {
 
 
 @pytest.fixture
-def kinds(monkeypatch):
-    """Two kinds of parts, one inside the other, known for one test."""
+def config_classes(monkeypatch):
+    """Return two configuration classes, the first a field of the second, registered for one test."""
     monkeypatch.setattr(config, "CONFIG_CLASSES", dict(config.CONFIG_CLASSES))
 
     @config.config
@@ -60,7 +60,7 @@ def kinds(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("values", "named"),
+    ("values", "message"),
     [
         ({"count": 0}, "count is 0.*at least 1"),
         ({"count": 10}, "count is 10.*at most 9"),
@@ -83,22 +83,22 @@ def kinds(monkeypatch):
         ({"loud": None}, "loud is None"),
     ],
 )
-def test_a_setting_out_of_range_is_refused_by_its_name(kinds, values, named):
-    with pytest.raises(InputError, match=named):
-        kinds[0](**values)
+def test_a_setting_out_of_range_is_refused_by_its_name(config_classes, values, message):
+    with pytest.raises(InputError, match=message):
+        config_classes[0](**values)
 
 
-def test_a_missing_required_number_is_reported(kinds):
-    assert kinds[0]().share is None
+def test_a_missing_required_number_is_reported(config_classes):
+    assert config_classes[0]().share is None
     with pytest.raises(InputError, match="scale is None"):
-        kinds[1](scale=None)
+        config_classes[1](scale=None)
     with pytest.raises(InputError, match="inner is 3: it must be of kind Inner"):
-        kinds[1](3)
+        config_classes[1](3)
 
 
-def test_the_identity_of_a_run_does_not_depend_on_the_types_of_its_numbers(kinds):
+def test_the_identity_of_a_run_does_not_depend_on_the_types_of_its_numbers(config_classes):
     """Plain, so that they can be recorded; `1` and `1.0` of a share are the same, and so is `-0.0`."""
-    inner, _ = kinds
+    inner, _ = config_classes
     plain = inner(count=3, share=1.0, voice="high", loud=True)
     for values in (
         {"count": np.int64(3), "share": 1, "voice": np.str_("high"), "loud": np.True_},
@@ -110,16 +110,16 @@ def test_the_identity_of_a_run_does_not_depend_on_the_types_of_its_numbers(kinds
     assert repr(LocalSGD(prox=-0.0).prox) == "0.0"
 
 
-def test_a_config_is_frozen_and_equal_to_one_of_the_same_settings(kinds):
-    inner, _ = kinds
+def test_a_config_is_frozen_and_equal_to_one_of_the_same_settings(config_classes):
+    inner, _ = config_classes
     assert inner(count=4) == inner(4) != inner()
     assert hash(inner(4)) == hash(inner(count=4))
     with pytest.raises(dataclasses.FrozenInstanceError):
         inner().count = 5
 
 
-def test_a_config_with_a_part_inside_is_restored_from_plain_data(kinds):
-    inner, outer = kinds
+def test_a_config_with_a_part_inside_is_restored_from_plain_data(config_classes):
+    inner, outer = config_classes
     plain_data = outer(inner(count=5, voice="high"), scale=2.0)
     inside = {"count": 5, "share": None, "voice": "high", "loud": False}
     data = {"is": "Outer", "inner": inside, "scale": 2.0}
@@ -129,15 +129,15 @@ def test_a_config_with_a_part_inside_is_restored_from_plain_data(kinds):
         config.from_dict(data | {"is": "Nobody"})
 
 
-def test_settings_of_a_part_inside_are_listed_and_changed(kinds):
-    inner, outer = kinds
+def test_settings_of_a_part_inside_are_listed_and_changed(config_classes):
+    inner, outer = config_classes
     usual = {"count": 3, "share": None, "voice": "low", "loud": False}
     assert config.settings(outer()) == usual | {"scale": 1.0}
     changed = config.with_settings(outer(), {"count": 7, "scale": 3.0, "elsewhere": 1})
     assert changed == outer(inner(count=7), scale=3.0)
 
 
-def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_default(kinds):
+def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_default(config_classes):
     @config.config
     class Inner:  # the same kind, a version later
         """With one more setting."""
@@ -148,7 +148,7 @@ def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_defau
         loud: bool = config.bool_field(False)
         speed: float = config.float_field(1.0, 0, later=True)
 
-    before = config.to_dict(kinds[0](count=4))
+    before = config.to_dict(config_classes[0](count=4))
     assert config.to_dict(Inner(count=4)) == before
     assert config.from_dict(before) == Inner(count=4)
     assert config.to_dict(Inner(speed=2.0))["speed"] == 2.0
@@ -174,7 +174,7 @@ def test_a_check_that_a_config_defines_is_run():
     del config.CONFIG_CLASSES["Range"]
 
 
-def test_a_class_name_registered_by_another_module_is_refused(kinds):
+def test_a_class_name_registered_by_another_module_is_refused(config_classes):
     class Uniform:
         """As the package's design."""
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_repository import files
+from test_repository import files_in_git
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -41,18 +41,22 @@ assert methods.from_dict(methods.to_dict(methods.get("comb"))) == methods.get("c
 
 def sources() -> list[str]:
     """Return the files of a clone without recorded runs and test data."""
-    names = [path.relative_to(ROOT).as_posix() for path in files()]
+    names = [path.relative_to(ROOT).as_posix() for path in files_in_git()]
     return [n for n in names if not n.startswith(("results/", "tests/data/"))]
 
 
 def insert(text: str, after: str, line: str, every: bool = False) -> str:
     """Insert a line below the one that begins with `after`, indented as it is, or deeper if that opens a bracket."""
     lines, count = text.splitlines(), 0
-    for at in range(len(lines) - 1, -1, -1):
-        if lines[at].lstrip().startswith(after):
+    for position in range(len(lines) - 1, -1, -1):
+        if lines[position].lstrip().startswith(after):
             count += 1
-            indent = len(lines[at]) - len(lines[at].lstrip()) + 4 * lines[at].endswith(("{", "("))
-            lines.insert(at + 1, " " * indent + line)
+            indent = (
+                len(lines[position])
+                - len(lines[position].lstrip())
+                + 4 * lines[position].endswith(("{", "("))
+            )
+            lines.insert(position + 1, " " * indent + line)
     assert count == 1 or (every and count > 1), f"{count} lines begin with {after!r}"
     return "\n".join(lines) + "\n"
 
@@ -65,9 +69,9 @@ def tree(tmp_path_factory) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
-    for name, where, before, body in FENCED.findall(TEXT):
+    for name, place_in_file, before, body in FENCED.findall(TEXT):
         path = folder / name
-        if not where:
+        if not place_in_file:
             assert not path.exists(), f"{name} exists already"
             path.write_text(body, encoding="utf-8")
             continue
@@ -115,11 +119,13 @@ def test_the_design_trains_the_claim_is_decided_the_chapter_and_the_sweep_are_li
     for line in re.findall(r"`fedstas ((?:run|claims|sweep|chapter) [^`]+)`", TEXT):
         assert line in COMMANDS or "--open" in line, f"`fedstas {line}` is not tried"
     output = run(tree, sys.executable, "-c", COMMANDS)
-    trained, decided, listed, dry = re.split(r"^\$ .*\n", output, flags=re.M)[1:]
-    assert re.search(r"^ *3 ", trained, re.M), trained  # the third round's line
-    assert re.search(r"^verdict +holds$", decided, re.M), decided
-    assert re.search(r"^clients +int +30 ", listed, re.M), listed
-    assert "sweep combs: 4 runs" in dry
+    run_output, claims_output, chapter_output, sweep_output = re.split(
+        r"^\$ .*\n", output, flags=re.M
+    )[1:]
+    assert re.search(r"^ *3 ", run_output, re.M), run_output  # the third round's line
+    assert re.search(r"^verdict +holds$", claims_output, re.M), claims_output
+    assert re.search(r"^clients +int +30 ", chapter_output, re.M), chapter_output
+    assert "sweep combs: 4 runs" in sweep_output
     assert (tree / "notebooks" / "ipynb" / "11_comb.ipynb").is_file()
 
 

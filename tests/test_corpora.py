@@ -78,8 +78,8 @@ def test_an_archive_is_known_by_its_files_however_it_is_packed(archives):
 def test_an_archive_that_is_cut_short_or_another_is_refused_in_one_sentence(archives, load):
     name = corpora.PLAYS if load is corpora.roles else corpora.NEWSGROUPS
     path = archives / "text" / name
-    whole = path.read_bytes()
-    for content in (whole[: len(whole) // 2], b"", b"<html>404</html>"):
+    intact = path.read_bytes()
+    for content in (intact[: len(intact) // 2], b"", b"<html>404</html>"):
         path.write_bytes(content)
         with pytest.raises(DataError, match=rf"{name} is cut short or not an archive .*: put a w"):
             load(archives)
@@ -156,10 +156,10 @@ ROWS = {"the": 0, "cat": 1, "dog": 2}
 VECTORS = np.array([[1, 0], [0, 2], [3, 4]], dtype=np.float32)
 
 
-def test_a_text_is_the_weighted_mean_of_its_words_at_one_length():
+def test_a_text_is_the_weighted_mean_of_its_words_scaled_to_the_root_of_the_dimension():
     x = corpora.mean_vectors(["Dog, dog!", "the cat", "unknown", ""], ROWS, VECTORS)
-    f = np.array([6, 3, 2]) / 11  # 1 / rank, normalised
-    weights = corpora.COMMON / (corpora.COMMON + f)
+    frequencies = np.array([6, 3, 2]) / 11  # 1 / rank, normalised
+    weights = corpora.COMMON / (corpora.COMMON + frequencies)
     mean = np.array([weights[0], 2 * weights[1]])
     expected = [[0.6, 0.8], mean / np.linalg.norm(mean), [0, 0], [0, 0]]
     np.testing.assert_allclose(x, np.sqrt(2) * np.array(expected), rtol=0, atol=corpora.GRID)
@@ -168,7 +168,7 @@ def test_a_text_is_the_weighted_mean_of_its_words_at_one_length():
 
 def test_clients_are_the_authors_with_enough_posts_that_have_a_known_word(monkeypatch):
     monkeypatch.setattr(corpora, "MIN_POSTS", 2)
-    train = (
+    train = (  # posts, their classes, their authors; "xx" is no known word
         ["cat", "dog", "xx", "cat", "the", "cat", "cat"],
         [0, 1, 1, 1, 2, 2, 0],
         ["bo", "ann", "cy", "ann", "bo", "cy", ""],

@@ -165,6 +165,7 @@ def test_front_numbers_have_gains_at_both_budgets_and_the_accuracy_of_md_at_two_
 
 
 def test_sentences_on_many_clients_follow_the_gains(monkeypatch):
+    """`check_many_clients` has a key for each sentence on 1,000 clients; "half" is on bytes, the others on gains over MD."""
     no_gain, gain = ([-0.1, -0.3, 0.1], [-9.0, -9.1, -8.9]), ([0.5, 0.6, 0.4], [5.0, 5.1, 4.9])
     arms = ("fedstas", "fedstas-unbiased", "least-variance")
     for arm in arms:
@@ -229,7 +230,8 @@ def test_check_answer_asserts_that_no_early_leader_is_ahead_at_the_larger_budget
     numbers = design_comparison.check_answer(
         results, design_comparison.compute_front_numbers(results)
     )
-    assert numbers["meet"] and numbers["later"]  # who leads late alone does not count
+    # "meet": designs that lead early end within a point of MD. "later": least variance is no worse than MD at the end.
+    assert numbers["meet"] and numbers["later"]
     assert not numbers["seeds"]  # three are run
     monkeypatch.setitem(GAINS, "least-variance", ([-2.0, -2.1, -1.9], [4.0, 4.1, 3.9]))
     results["mnist"] = make_results(SETTINGS["mnist"], arms)
@@ -295,6 +297,7 @@ def make_error_table(gains, errors=(0.1, 0.2, 0.5, 1.2)):
 
 
 def test_agreement_of_orders_is_counted_in_pairs_of_one_setting():
+    """A pair of designs agrees if the one with less error gains more: four designs in two settings are 2 x 6 pairs."""
     agreement = design_comparison.measure_agreement(make_error_table([4.0, 3, 2, 1]), times=500)
     assert (agreement["cells"], agreement["settings"], agreement["pairs"], agreement["agree"]) == (
         8,

@@ -125,7 +125,7 @@ def test_a_package_of_a_wrong_version_is_reported_as_needed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("version", "condition", "good"),
+    ("version", "condition", "fits"),
     [
         ("1.0.4.post1", "<2", True),
         ("2.0", "<2", False),
@@ -134,8 +134,8 @@ def test_a_package_of_a_wrong_version_is_reported_as_needed(monkeypatch):
         ("3.0", "", True),
     ],
 )
-def test_versions_are_compared_as_numbers(version, condition, good):
-    assert doctor.fits(version, condition) is good
+def test_versions_are_compared_as_numbers(version, condition, fits):
+    assert doctor.fits(version, condition) is fits
 
 
 def test_a_missing_package_that_only_tests_need_is_optional(monkeypatch):
@@ -182,7 +182,7 @@ def test_missing_files_of_the_repository_and_disk_space_are_reported_as_needed(
     assert doctor.recorded_runs().message == f"{table} is damaged: `git checkout results`"
 
 
-def test_costs_come_from_a_page_made_here_then_from_the_record_then_from_the_scale(
+def test_the_time_of_a_chapter_is_that_of_its_executed_page_else_recorded_else_scaled(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(doctor, "ROOT", tmp_path)

@@ -17,6 +17,7 @@ from companion.pages.draw_probabilities import (
 
 @pytest.fixture(scope="module")
 def example():
+    """Return the chapter's example: clients with their shares, and draw probabilities [m, N] of each design."""
     return draw_probabilities.example()
 
 

@@ -12,14 +12,14 @@ from torch.nn import functional as F
 from fedstas import autograd, engine, methods, models, partition, perceptron, simulation, tasks
 from fedstas.errors import InputError
 
-package_updates = engine.local_updates
+local_updates = engine.local_updates
 SIZES = (7, 1, 12, 5)
 NETWORKS = ("perceptron", "linear", "convolutional", "text-cnn", "transformer")
 STEPS, BATCH = 3, 6
 
 
 def make_problem(name: str, dtype):
-    """Return a network, its parameters and a pool of four small clients."""
+    """Return a network, its parameters [d] and a pool of four small clients."""
     torch.manual_seed(0)
     if name == "perceptron":
         module, shape = models.Perceptron(20, 4, hidden=8), (sum(SIZES), 1, 4, 5)
@@ -41,7 +41,7 @@ def make_problem(name: str, dtype):
 
 
 def make_batches(data, cohort=(2, 0, 1, 3, 2), empty=3):
-    """Return rows and weights of a cohort: clients of unequal sizes, one drawn twice, one with an empty sample."""
+    """Return rows and weights [m, steps, batch] of a cohort: clients of unequal sizes, one drawn twice, one with an empty sample."""
     rng = np.random.default_rng(1)
     idx = np.zeros((len(cohort), STEPS, BATCH), dtype=np.int64)
     weight = np.zeros(idx.shape)
@@ -55,7 +55,7 @@ def make_batches(data, cohort=(2, 0, 1, 3, 2), empty=3):
     return idx, weight
 
 
-def train_plainly(module, data, idx, weight, lr, prox):
+def train_by_pytorch(module, data, idx, weight, lr, prox):
     """Run local SGD client by client with a deep copy of the model and an optimiser of PyTorch."""
     results, start = [], models.flatten(module)
     for rows, w in zip(idx, weight, strict=True):
@@ -80,7 +80,7 @@ def train_plainly(module, data, idx, weight, lr, prox):
 def test_every_backend_agrees_with_sgd_of_pytorch_in_double_precision(name, backend, prox):
     module, params, data = make_problem(name, torch.float64)
     idx, weight = make_batches(data)
-    expected = train_plainly(module, data, idx, weight, 0.3, prox)
+    expected = train_by_pytorch(module, data, idx, weight, 0.3, prox)
     result = engine.local_updates(
         module, params, data, idx, weight, lr=0.3, prox=prox, backend=backend
     )
@@ -106,7 +106,7 @@ def test_a_client_with_an_empty_sample_returns_the_model_unchanged(backend):
     result = engine.local_updates(
         module, params, data, idx, weight, lr=0.3, prox=0.5, backend=backend
     )
-    assert torch.equal(result[3], params)
+    assert torch.equal(result[3], params)  # at place 3 `make_batches` has an empty sample
     assert not torch.equal(result[2], params)
 
 
@@ -115,14 +115,14 @@ def test_a_client_with_an_empty_sample_returns_the_model_unchanged(backend):
 def test_padding_does_not_change_the_updates(name, backend):
     module, params, data = make_problem(name, torch.float64)
     idx, weight = make_batches(data)
-    more = np.zeros((*idx.shape[:2], 3))
+    padding = np.zeros((*idx.shape[:2], 3))
     result = engine.local_updates(module, params, data, idx, weight, lr=0.3, backend=backend)
     padded = engine.local_updates(
         module,
         params,
         data,
-        np.concatenate([idx, more.astype(np.int64) + 4], axis=2),
-        np.concatenate([weight, more], 2),
+        np.concatenate([idx, padding.astype(np.int64) + 4], axis=2),
+        np.concatenate([weight, padding], 2),
         lr=0.3,
         backend=backend,
     )
@@ -151,8 +151,8 @@ def test_the_order_within_a_batch_does_not_change_the_update():
     flipped = engine.local_updates(
         module, params, data, idx[..., ::-1].copy(), weight[..., ::-1].copy(), lr=0.3
     )
-    plainly = engine.local_updates(module, params, data, idx, weight, lr=0.3)
-    torch.testing.assert_close(flipped, plainly, rtol=0, atol=1e-13)
+    in_order = engine.local_updates(module, params, data, idx, weight, lr=0.3)
+    torch.testing.assert_close(flipped, in_order, rtol=0, atol=1e-13)
 
 
 def test_local_updates_do_not_change_the_model_they_start_from():
@@ -215,8 +215,8 @@ def test_results_of_a_perceptron_are_equal_bit_for_bit_for_any_chunks(size, hidd
 
     pair = 2 * (BATCH * 784 + 3 * len(params)) * 4  # bytes of two clients
     result = []
-    for room, count in ((1, 2), (pair, 2), (2 * pair, 4), (3 * pair + 1, 6), (16 * pair, 32)):
-        monkeypatch.setattr(perceptron, "cache_bytes", lambda room=room: room)
+    for cache_size, count in ((1, 2), (pair, 2), (2 * pair, 4), (3 * pair + 1, 6), (16 * pair, 32)):
+        monkeypatch.setattr(perceptron, "cache_bytes", lambda cache_size=cache_size: cache_size)
         assert perceptron.clients_per_pass(BATCH, params, 784) == count
         result.append(results())
     (first_trained, first_gradients), *others = result
@@ -288,7 +288,7 @@ def test_every_method_trains_the_same_model_with_either_backend(name, double_tas
     federation = partition.iid(double_task.train_y, 5, 0)
     runs = []
     for backend in ("loop", "batched"):
-        updates = functools.partial(package_updates, backend=backend)
+        updates = functools.partial(local_updates, backend=backend)
         monkeypatch.setattr(engine, "local_updates", updates)
         options = {"rounds": 2, "clients_per_round": 3, "seed": 1, "device": "cpu"}
         runs.append(simulation.run(double_task, federation, methods.get(name, lr=0.1), **options))

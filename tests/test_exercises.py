@@ -80,18 +80,18 @@ def test_an_empty_answer_is_rejected_with_the_form_that_is_expected(name):
     empty = [..., None, (..., ...)]
     if name in FUNCTIONS:
         empty += [lambda *arguments: None, lambda *arguments: ...]
-    for mine in empty:
-        message = check.answer(name, mine).message
+    for answer in empty:
+        message = check.answer(name, answer).message
         assert message.startswith("Nothing answered yet: replace the ... by ")
         assert message.endswith(".") and "None" not in message and "Error" not in message
 
 
 @pytest.mark.parametrize(
-    "mine", ["CDE", "c,d,e", "(c), (d), (e)", ["c", "d", "e"], {"C", "d", "e"}]
+    "answer", ["CDE", "c,d,e", "(c), (d), (e)", ["c", "d", "e"], {"C", "d", "e"}]
 )
-def test_letters_may_be_a_string_a_list_or_a_set(mine):
-    assert check.answer("aggregation/five-designs", mine)
-    assert not check.answer("aggregation/five-designs", list(mine)[:1])
+def test_letters_may_be_a_string_a_list_or_a_set(answer):
+    assert check.answer("aggregation/five-designs", answer)
+    assert not check.answer("aggregation/five-designs", list(answer)[:1])
 
 
 def test_the_message_about_a_misspelt_name_has_similar_ones():

@@ -15,11 +15,11 @@ def displays(monkeypatch):
     """Collect what `expect` displays as (text, metadata), and what it writes to the top of a copy."""
     cells, top = [], []
     monkeypatch.setattr(
-        "IPython.display.display", lambda what, metadata: cells.append((what.data, metadata))
+        "IPython.display.display", lambda output, metadata: cells.append((output.data, metadata))
     )
     monkeypatch.setattr(
         "IPython.display.update_display",
-        lambda what, display_id: top.append((display_id, what.data)),
+        lambda output, display_id: top.append((display_id, output.data)),
     )
     monkeypatch.setattr(expectations, "FAILED", {})
     monkeypatch.setattr(expectations, "heading", "")
@@ -81,9 +81,9 @@ def test_failed_sentences_are_marked_in_the_text_and_listed_on_top():
 
 
 def test_without_failures_the_page_is_unchanged():
-    nb, same = make_page(), make_page()
+    nb, unchanged = make_page(), make_page()
     mark(nb, remove_failures(nb))
-    assert [c.source for c in nb.cells] == [c.source for c in same.cells]
+    assert [c.source for c in nb.cells] == [c.source for c in unchanged.cells]
 
 
 CHAPTER = """\

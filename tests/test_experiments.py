@@ -322,11 +322,13 @@ def test_a_run_that_diverges_late_keeps_its_evaluations(tmp_path, monkeypatch):
 def test_a_run_of_numpy_numbers_is_the_run_of_the_same_python_numbers(tmp_path):
     options = {"folder": tmp_path, "device": "cpu", "progress": False}
     small = {k: np.int64(v) for k, v in experiments.SMALL.items()} | {"sigma": 1, "size": 9.0}
-    numpy = sweeps.Run("digits", "by_class", 1, "md", np.int64(0), {"lr": 1}, **small)
-    plain = sweeps.Run("digits", "by_class", 1.0, "md", 0, {"lr": 1.0}, **experiments.SMALL, size=9)
-    assert sweeps.make([numpy], "trial", **options) == []
-    assert sweeps.make([plain], "trial", **options) == []
-    assert len(records.sidecars(tmp_path)) == 1 and numpy == plain
+    numpy_run = sweeps.Run("digits", "by_class", 1, "md", np.int64(0), {"lr": 1}, **small)
+    python_run = sweeps.Run(
+        "digits", "by_class", 1.0, "md", 0, {"lr": 1.0}, **experiments.SMALL, size=9
+    )
+    assert sweeps.make([numpy_run], "trial", **options) == []
+    assert sweeps.make([python_run], "trial", **options) == []
+    assert len(records.sidecars(tmp_path)) == 1 and numpy_run == python_run
     with pytest.raises(InputError, match="seed is '0'"):
         sweeps.Run("digits", "iid", 0.1, "md", "0")
 
@@ -364,7 +366,7 @@ def test_a_full_disk_is_reported_in_one_sentence_and_nothing_is_lost(
 
     def replace(self, target):
         count.append(1)
-        if len(count) > 6:
+        if len(count) > 6:  # checkpoints and files of a first run, and some of a second
             raise OSError(errno.ENOSPC, "No space left on device")
         return path_replace(self, target)
 
@@ -460,23 +462,28 @@ def test_hidden_files_of_killed_processes_beside_recorded_runs_are_deleted(tmp_p
     """Those of a run that another process holds stay, and so does the checkpoint of a run that is not recorded yet."""
     assert sweep(tmp_path, methods=["md"]) == []
     recorded = [tmp_path / path for path in list_files(tmp_path)]
-    free, held = (sidecar.with_suffix(".parquet") for sidecar in records.sidecars(tmp_path))
-    checkpoint = records.checkpoint_file(free)
+    unlocked, locked = (sidecar.with_suffix(".parquet") for sidecar in records.sidecars(tmp_path))
+    checkpoint = records.checkpoint_file(unlocked)
     stale = [
         checkpoint,
-        atomic.hidden_file(free.with_suffix(""), "lock"),
+        atomic.hidden_file(unlocked.with_suffix(""), "lock"),
         # half written: the run's rows, its sidecar, and its checkpoint
-        atomic.hidden_file(free, "partial"),
-        atomic.hidden_file(free.with_suffix(".json"), "partial"),
+        atomic.hidden_file(unlocked, "partial"),
+        atomic.hidden_file(unlocked.with_suffix(".json"), "partial"),
         atomic.hidden_file(checkpoint, "partial"),
     ]
-    in_use = [records.checkpoint_file(held), atomic.hidden_file(held, "partial")]
-    unrecorded = make_checkpoint_of_unrecorded_run(free.parent)
+    in_use = [records.checkpoint_file(locked), atomic.hidden_file(locked, "partial")]
+    unrecorded = make_checkpoint_of_unrecorded_run(unlocked.parent)
     for path in (*stale, *in_use):
         path.write_bytes(b"x")
-    with records.run_lock(held) as acquired:
+    with records.run_lock(locked) as acquired:
         assert acquired
-        to_stay = [*recorded, *in_use, atomic.hidden_file(held.with_suffix(""), "lock"), unrecorded]
+        to_stay = [
+            *recorded,
+            *in_use,
+            atomic.hidden_file(locked.with_suffix(""), "lock"),
+            unrecorded,
+        ]
         assert sweep(tmp_path, methods=["md"], dry_run=True) == []  # it deletes nothing
         assert {tmp_path / path for path in list_files(tmp_path)} == {*to_stay, *stale}
         assert sweep(tmp_path, methods=["md"]) == []

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def data() -> dict:
-    """Return the data of all instruments, as their scripts read them from JSON."""
+    """Return the data of the instruments that are computed, as their scripts read them from JSON."""
     return json.loads(json.dumps(explorer.make_data(), allow_nan=False))
 
 
@@ -67,9 +67,9 @@ def browse(tmp_path, extension, data, chromium):
 
 
 def render_page(chromium, tmp_path, extension, data, drive, theme, width, scripts) -> str:
-    """Return the HTML of a page of all instruments, in a theme and width, after its scripts and `drive` ran."""
+    """Return the HTML of a page of these instruments, in a theme and width, after its scripts and `drive` ran."""
     end = f"<script>{MOVE_AND_REPORT}{drive}</script>"
-    url = write_page(tmp_path, instruments.NAMES, data, theme, width, scripts, end)
+    url = write_page(tmp_path, instruments.COMPUTED, data, theme, width, scripts, end)
     with chromium.page(width) as tab:
         tab.open(url)
         document = tab.evaluate("document.documentElement.outerHTML")
@@ -85,7 +85,7 @@ def reported_value(document: str, key: str):
 
 def test_the_data_of_the_instruments_are_small_and_complete(data):
     assert len(json.dumps(data)) < explorer.MAX_BYTES
-    assert tuple(data) == instruments.NAMES
+    assert tuple(data) == instruments.COMPUTED
     part = data["privacy"]
     assert len(part["attack"]) == len(part["epsilons"])
     assert all(len(row) == len(part["caps"]) for row in part["attack"])
@@ -129,7 +129,7 @@ def test_equal_spreads_of_zero_have_no_printed_allocation():
 def test_the_page_files_are_the_data_and_a_figure_for_each_part(tmp_path, data):
     explorer.write_page_files(tmp_path)
     assert json.loads((tmp_path / "explorer.json").read_text(encoding="utf-8")) == data
-    for name in instruments.NAMES:
+    for name in instruments.COMPUTED:
         assert (tmp_path / f"explorer-{name}.png").stat().st_size > 5000
 
 
@@ -227,6 +227,14 @@ FUNCTIONS_AND_INPUTS = {
         [
             {"labels": [0, 0, 1, 1, 2, 2, 3, 3, 3], "m": 4},
             {"labels": [1, 0, 0, 0, 0, 1, 1, 1, 0], "m": 2},
+        ],
+    ),
+    "roundVariance": (
+        moving_pictures.round_variance,
+        [
+            {"x": design["x"], "p": design["p"], "change": change}
+            for design in moving_pictures.draws_data()["designs"]
+            for change in (0.35, 1.0)
         ],
     ),
     "trained": (
@@ -335,7 +343,9 @@ def test_sliders_change_text_and_figures(browse):
     first = reported_value(document, "first")
     assert first["rounded"] == ["2", "3", "5", "0", "infinite"]
     assert "gives stratum 4 no seat: none of those clients can ever be drawn" in first["text"]
-    assert first["figures"] == ["none"] * len(instruments.NAMES)  # instruments replace all figures
+    assert first["figures"] == ["none"] * len(
+        instruments.COMPUTED
+    )  # instruments replace all figures
     # Two strata and 12 participants.
     sizes, spreads = explorer.SIZES[:2], explorer.SPREADS[:2]
     expected = [str(k) for k in allocation.neyman(sizes, spreads, 12)]
@@ -363,6 +373,7 @@ def test_sliders_change_text_and_figures(browse):
     sliders = {
         "train": 2,
         "drag": 0,
+        "draws": 1,
         "squeeze": 1,
         "strata": 2,
         "allocation": 2 + 2 * 8,
@@ -370,7 +381,7 @@ def test_sliders_change_text_and_figures(browse):
         "coin": 2,
     }
     sliders |= {"estimate": 4, "privacy": 4}
-    assert sliders.keys() == {*instruments.NAMES}
+    assert sliders.keys() == {*instruments.COMPUTED}
     assert len(reported_value(document, "reach")) == sum(sliders.values())
     assert min(reported_value(document, "drawn")) > 40  # characters of a drawing's description
 

@@ -13,7 +13,7 @@ from fedstas.aggregation import Adaptive
 
 ROOT = Path(__file__).parents[1]
 TABLE, TOPICS_ABLATIONS, MNIST_ABLATIONS = (
-    f"fedsampling-{rest}" for rest in ("topics", "topics-ablations", "mnist-ablations")
+    f"fedsampling-{suffix}" for suffix in ("topics", "topics-ablations", "mnist-ablations")
 )
 # (method, epsilon): FedSampling with the true total, and with private sizes of the usual epsilon 3.
 ARMS = (("fedavg", ""), ("md", ""), ("fedsampling", "None"), ("fedsampling", "3.0"))

@@ -132,6 +132,7 @@ def test_each_panel_shows_the_runs_of_its_setting_or_the_command_that_records_th
         "fedavg",
         "fedsampling,\nprivate",
     ]
+    # x is the place of sigma among the spreads, and 0.1 apart for each arm around it.
     expected = [(3.95, 17)] if task == "topics" else [(1.85, 11), (3.95, 17), (2.05, 13)]
     assert dot_positions(by_sigma) == [pytest.approx(p) for p in expected]
     assert [t.get_text() for t in by_class.texts] == ["Not:\nrecord me"]

@@ -21,7 +21,7 @@ def project(images):
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch):
+def tiny_cifar(tmp_path, monkeypatch):
     """Make tiny official `cifar10` and `cifar100`, the latter in `tmp_path`, with known features of a stand-in for the
     backbone; return the arrays of `cifar100`."""
     monkeypatch.setattr(frozen_features, "load_backbone", lambda task: project)
@@ -41,11 +41,11 @@ def tiny(tmp_path, monkeypatch):
     return arrays
 
 
-def test_features_are_computed_once_and_then_read(tiny, tmp_path, monkeypatch):
+def test_features_are_computed_once_and_then_read(tiny_cifar, tmp_path, monkeypatch):
     first = tasks.load("cifar100-features", root=tmp_path)
-    expected = project(torch.from_numpy(tiny["test_x"])) / frozen_features.CAP
+    expected = project(torch.from_numpy(tiny_cifar["test_x"])) / frozen_features.CAP
     torch.testing.assert_close(first.test_x, expected, rtol=0, atol=0.501 / 255)
-    assert first.test_y.tolist() == tiny["test_y"].tolist()
+    assert first.test_y.tolist() == tiny_cifar["test_y"].tolist()
     (tmp_path / "cifar100.npz").unlink()
     monkeypatch.delattr(frozen_features, "load_backbone")
     second = tasks.load("cifar100-features", root=tmp_path)
@@ -67,7 +67,7 @@ def store(path, arrays):
     np.savez(path, **arrays, sha256=np.array(sha))
 
 
-def test_features_of_a_machine_with_other_last_bits_are_the_same_task(tiny, tmp_path):
+def test_features_of_a_machine_with_other_last_bits_are_the_same_task(tiny_cifar, tmp_path):
     first, path = tasks.load("cifar10-features", root=tmp_path), tmp_path / "cifar10-features.npz"
     with np.load(path) as file:
         arrays = {k: file[k] for k in tasks.KEYS}
@@ -88,7 +88,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_other_features_are_refused_in_one_sentence(tiny, tmp_path, change):
+def test_other_features_are_refused_in_one_sentence(tiny_cifar, tmp_path, change):
     tasks.load("cifar10-features", root=tmp_path)
     path, (key, alter, message) = tmp_path / "cifar10-features.npz", CHANGES[change]
     with np.load(path) as file:
@@ -99,7 +99,7 @@ def test_other_features_are_refused_in_one_sentence(tiny, tmp_path, change):
         tasks.load("cifar10-features", root=tmp_path)
 
 
-def test_a_changed_or_damaged_file_of_features_is_refused_in_one_sentence(tiny, tmp_path):
+def test_a_changed_or_damaged_file_of_features_is_refused_in_one_sentence(tiny_cifar, tmp_path):
     tasks.load("cifar10-features", root=tmp_path)
     path = tmp_path / "cifar10-features.npz"
     with np.load(path) as file:
@@ -114,7 +114,7 @@ def test_a_changed_or_damaged_file_of_features_is_refused_in_one_sentence(tiny, 
 
 
 def test_a_computation_that_gives_other_features_is_refused_and_not_stored(
-    tiny, tmp_path, monkeypatch
+    tiny_cifar, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(frozen_features, "load_backbone", lambda task: lambda x: project(x) / 2)
     with pytest.raises(

@@ -17,7 +17,7 @@ from companion.teach import check, grading, hidden_inputs, submission, teaching
 from fedstas.errors import InputError
 
 FUNCTIONS = [n for n in check.names() if isinstance(check.exercise(n), check.Function)]
-RIGHT = {
+RIGHT_ANSWERS = {
     "sizes/estimate": "def estimate(total, m, size_cap, alpha):\n"
     "    return (total - (1 - alpha) * size_cap * m / 2) / alpha",
     "sizes/mean-with-zero": "def mean(sizes, size_cap, alpha):\n"
@@ -45,24 +45,24 @@ def test_an_answer_for_the_visible_inputs_alone_is_wrong(name):
     task = check.exercise(name)
     table = {repr(a): task.solution(*a) for a in task.inputs}
 
-    def result(function):
+    def judge_function(function):
         """Return how a function is judged on the visible and the hidden inputs."""
-        every = [*task.inputs, *hidden_inputs.inputs(name, 0)]
-        results = [submission.call(function, arguments) for arguments in every]
+        all_inputs = [*task.inputs, *hidden_inputs.inputs(name, 0)]
+        results = [submission.call(function, arguments) for arguments in all_inputs]
         return grading.judge(
             name, {"state": "results", "results": json.loads(json.dumps(results))}, 0
         )
 
-    state, message = result(lambda *a: table.get(repr(a), -12345))
+    state, message = judge_function(lambda *a: table.get(repr(a), -12345))
     assert state == "wrong" and message.startswith(
         "right on the inputs that students see, and for ("
     )
-    assert result(task.solution) == ("right", "")
-    state, _ = result(lambda *a: 1 / 0)
+    assert judge_function(task.solution) == ("right", "")
+    state, _ = judge_function(lambda *a: 1 / 0)
     assert state == "wrong"
 
 
-def test_values_survive_the_pipe():
+def test_decoding_an_encoded_value_restores_it():
     from fractions import Fraction as F
 
     for value in (1, 0.1, True, None, "cde", F(1, 3), ([1, 2], 1), {"a": F(1)}, ..., float("inf")):
@@ -72,7 +72,7 @@ def test_values_survive_the_pipe():
     assert isinstance(submission.decode(submission.encode(object())), submission.Unreadable)
 
 
-def test_a_report_that_a_program_forges_makes_nothing_right_and_stops_nobody_else():
+def test_a_forged_record_of_a_submission_is_never_judged_right():
     deep = {"list": []}
     for _ in range(3000):  # deeper than Python's stack
         deep = {"list": [deep]}
@@ -102,7 +102,7 @@ def test_an_example_that_is_a_function_is_judged_by_its_values_and_not_by_the_su
         assert state == expected
 
 
-def write(path, answers, **metadata):
+def write_submission(path, answers, **metadata):
     """Write a submission of chapter 4c with these answers: only its exercises, so that it is executed fast."""
     cells = []
     for cell in handout():
@@ -126,20 +126,20 @@ def handout() -> list:
 
 
 @pytest.mark.slow
-def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, monkeypatch):
+def test_all_submissions_are_graded_even_if_one_crashes(tmp_path, monkeypatch):
     folder = tmp_path / "submissions"
     folder.mkdir()
-    write(folder / "ann.ipynb", RIGHT)
+    write_submission(folder / "ann.ipynb", RIGHT_ANSWERS)
     # It leaves a file, and ends its process only where the lecturer's environment is not seen.
     crashing = (
         "import os\nopen('left', 'w')\n'SECRET' in os.environ or os._exit(3)\nmine = (0.25, (1, 2))"
     )
     monkeypatch.setenv("SECRET", "of the lecturer")
     monkeypatch.chdir(tmp_path)
-    write(folder / "=dee.ipynb", {**RIGHT, "sizes/zero": crashing})
+    write_submission(folder / "=dee.ipynb", {**RIGHT_ANSWERS, "sizes/zero": crashing})
     (folder / "notes.txt").write_text("hello", encoding="utf-8")
     (folder / "broken.ipynb").write_text("{", encoding="utf-8")
-    write(folder / "of_chapter_1.ipynb", {})
+    write_submission(folder / "of_chapter_1.ipynb", {})
     text = (folder / "of_chapter_1.ipynb").read_text(encoding="utf-8")
     text = text.replace("sizes/", "privacy/").replace("answer-sizes-", "")
     (folder / "of_chapter_1.ipynb").write_text(text, encoding="utf-8")
@@ -153,7 +153,7 @@ def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, monkeypatch):
     # Its check follows each answer, and evaluates nothing again.
     answers = [(r["answer"], r["state"]) for r in reports[-1][0] if "answer" in r]
     assert answers == [
-        *((name, state) for name in [*RIGHT][:2] for state in ("begun", "results")),
+        *((name, state) for name in [*RIGHT_ANSWERS][:2] for state in ("begun", "results")),
         ("sizes/zero", "value"),
     ]
     dee = results["=dee.ipynb"]
@@ -213,7 +213,7 @@ def test_an_answer_is_evaluated_again_only_after_other_code_of_the_student(tmp_p
 @pytest.mark.slow
 def test_a_submission_that_never_ends_is_stopped(tmp_path):
     endless = "def mean(sizes, size_cap, alpha):\n    while True: pass"
-    write(tmp_path / "eve.ipynb", {"sizes/mean-with-zero": endless})
+    write_submission(tmp_path / "eve.ipynb", {"sizes/mean-with-zero": endless})
     limits = grading.Limits(seconds=3)
     eve = grading.grade(tmp_path / "eve.ipynb", "eve.ipynb", "04c_size_estimator", 0, limits)
     assert eve.results["sizes/mean-with-zero"][0] == eve.results["sizes/zero"][0] == "failed"
@@ -235,7 +235,9 @@ def test_a_submission_has_no_network_where_the_system_can_take_it_away():
 
 
 def test_edited_checks_and_the_solutions_module_are_noted(tmp_path, monkeypatch):
-    write(tmp_path / "a.ipynb", {"sizes/zero": "from companion.teach.exercises import sizes"})
+    write_submission(
+        tmp_path / "a.ipynb", {"sizes/zero": "from companion.teach.exercises import sizes"}
+    )
     text = (tmp_path / "a.ipynb").read_text(encoding="utf-8")
     (tmp_path / "a.ipynb").write_text(
         text.replace('check.answer(\\"sizes/zero\\", mine)', "print(1)"), encoding="utf-8"
@@ -259,7 +261,7 @@ def test_a_folder_without_submissions_and_a_chapter_without_exercises_are_refuse
         grading.grade_folder(tmp_path, "10a")
 
 
-def test_a_function_without_return_is_told_so_and_a_stub_is_unanswered():
+def test_the_message_of_a_function_without_return_names_it_and_a_stub_is_unanswered():
     def no_return(total, m, size_cap, alpha):
         total / alpha
 
@@ -283,7 +285,7 @@ def test_under_nbgrader_a_wrong_answer_raises(monkeypatch):
 def test_handouts_have_nbgraders_metadata():
     answers = [c.metadata.nbgrader for c in handout() if "answer" in c.metadata.tags]
     checks = [c.metadata.nbgrader for c in handout() if "check" in c.metadata.tags]
-    assert [a.grade_id for a in answers] == [teaching.answer_id(n) for n in RIGHT]
+    assert [a.grade_id for a in answers] == [teaching.answer_id(n) for n in RIGHT_ANSWERS]
     assert all(a.solution and not a.locked and not a.grade for a in answers)
-    assert [c.points for c in checks] == [check.exercise(n).level for n in RIGHT]
+    assert [c.points for c in checks] == [check.exercise(n).level for n in RIGHT_ANSWERS]
     assert all(c.locked and c.grade and not c.solution for c in checks)

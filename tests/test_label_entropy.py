@@ -18,16 +18,16 @@ PAIR, EVEN = {0, 1}, {2, 3, 4}
 
 
 @pytest.fixture
-def server(blind):
+def server(view_without_sizes):
     """Five clients that have sent updates; no size and no gradient may be asked for."""
 
-    class Trained(blind):
+    class ClassUpdates(view_without_sizes):
         updates = UPDATES
 
         def class_updates(self):
             return self.updates
 
-    server = Trained(np.full(5, 4), UPDATES)
+    server = ClassUpdates(np.full(5, 4), UPDATES)
     server.updates = UPDATES
     return server
 
@@ -45,7 +45,7 @@ def test_entropies_of_equal_and_of_one_sided_updates():
     )
 
 
-def test_entropies_of_updates_go_with_those_of_labels(digits, federation):
+def test_entropies_of_updates_are_correlated_with_those_of_labels(digits, federation):
     state = one_round.state_after(digits, federation, rounds=0, clients_per_round=4)
     setup = state.setup
     (updates,) = one_round.all_updates(setup, digits.model(0), t=1, params=state.params, repeats=1)
@@ -76,8 +76,8 @@ def test_clients_without_an_update_go_first_in_a_random_order(server):
     assert len(orders) > 10  # of the 20 ordered pairs of five clients
 
 
-class Script:
-    """A generator that gives the clusters of a script and the first clients of a cluster, and their probability."""
+class ScriptedClusters:
+    """A generator that draws given clusters, and the first clients of each; `chance` is the clusters' probability."""
 
     def __init__(self, clusters):
         self.clusters, self.chance = list(clusters), 1.0
@@ -104,7 +104,7 @@ def test_every_sequence_of_clusters_has_the_probability_of_the_formula(server, t
     # A cluster is drawn in proportion to exp(gamma_t times its mean entropy); gamma_t falls to 0 in round 300.
     measure = np.exp(design.gamma * max(0, 1 - t / design.horizon) * mean)
     for pair in itertools.product(range(2), repeat=2):
-        script = Script(pair)
+        script = ScriptedClusters(pair)
         cohort = design.draw(server, 2, script)
         expected = np.prod([measure[c] for c in pair]) / measure.sum() ** 2
         # The design's entropies are of rounded updates.
@@ -141,10 +141,10 @@ def test_nothing_is_asked_of_the_clients():
     assert view.server.cost == {"examples": 0, "bytes_down": 0, "bytes_up": 0}
 
 
-def test_a_continued_run_is_the_whole_run(digits, federation):
+def test_a_resumed_run_equals_the_uninterrupted_one(digits, federation):
     options, method = {"clients_per_round": 7, "seed": 0}, methods.get("hics-fl", horizon=7)
     uninterrupted = simulation.run(digits, federation, method, rounds=7, **options)
-    # In the middle of clusters.
+    # Interrupted while clusters are in use.
     interrupted = simulation.run(digits, federation, method, rounds=4, **options)
     resumed = simulation.run(digits, federation, method, rounds=7, resume=interrupted, **options)
     assert_same_histories(resumed, uninterrupted)

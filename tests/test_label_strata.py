@@ -1,4 +1,4 @@
-"""Strata of class shares: what is asked, which strata, and what the weights are unbiased for."""
+"""Strata of class shares: the requests, the strata, and the mean for which the weights are unbiased."""
 
 from itertools import combinations, product
 
@@ -18,12 +18,12 @@ GROUPS = [np.array([0, 2, 4, 6]), np.array([1, 3, 5])]
 
 
 @pytest.fixture
-def server(blind):
+def server(view_without_sizes):
     """Seven clients, which send label counts and never a size."""
 
-    class Labels(blind):
+    class Labels(view_without_sizes):
         def label_counts(self, epsilon=None):
-            self.asked += 1
+            self.requests += 1
             return COUNTS
 
     return Labels(COUNTS.sum(1), np.zeros((7, 2)))
@@ -53,30 +53,30 @@ def test_weights_are_unbiased_for_the_plain_mean_over_all_cohorts(server, false_
     """Every cohort of the strata has the same probability, and over all of them each client's mean weight is 1/N."""
     design, m, draws = LabelStrata(2), 4, 6000
     counts = np.bincount(design.draw(server, m, np.random.default_rng(0)).strata)
-    picks = [list(combinations(g, int(c))) for g, c in zip(GROUPS, counts, strict=True)]
-    cohorts = [[*first, *second] for first, second in product(*picks)]
+    choices = [list(combinations(g, int(c))) for g, c in zip(GROUPS, counts, strict=True)]
+    cohorts = [[*first, *second] for first, second in product(*choices)]
     weight = np.repeat([4, 3], counts) / 7 / np.repeat(counts, counts)
     mean = np.zeros(7)
     for cohort in cohorts:
         mean[cohort] += weight / len(cohorts)
     np.testing.assert_allclose(mean, 1 / 7)
-    rng, seen = np.random.default_rng(5), dict.fromkeys(map(frozenset, cohorts), 0)
+    rng, counts_by_cohort = np.random.default_rng(5), dict.fromkeys(map(frozenset, cohorts), 0)
     for _ in range(draws):
-        seen[frozenset(design.draw(server, m, rng).clients.tolist())] += 1
+        counts_by_cohort[frozenset(design.draw(server, m, rng).clients.tolist())] += 1
     expected, variance = draws / len(cohorts), draws / len(cohorts) * (1 - 1 / len(cohorts))
     # 5.5 standard deviations, for at most some dozen cohorts: once in 10^6.
-    assert max(abs(n - expected) for n in seen.values()) < 5.5 * np.sqrt(variance)
+    assert max(abs(n - expected) for n in counts_by_cohort.values()) < 5.5 * np.sqrt(variance)
 
 
-def test_label_counts_are_asked_once(server):
+def test_label_counts_are_requested_once(server):
     design = LabelStrata(2)
     for t in range(1, 20):
         server.round = t
         design.draw(server, 3, np.random.default_rng(t))
-    assert server.asked == 1
+    assert server.requests == 1
 
 
-def test_counts_are_charged_and_nothing_else():
+def test_the_cost_is_that_of_label_counts_alone():
     bench = audit.Bench(methods.get("stratified-labels"))
     view = bench.server()
     bench.draw(view, 1)

@@ -29,7 +29,7 @@ def outcomes():
 
 @pytest.fixture(scope="module")
 def sentences(recorded_settings, outcomes):
-    """Return the sentences of the front pages."""
+    """Return the sentences of the front pages, and whether each holds: pairs (text, bool)."""
     return landing_page.check_sentences(recorded_settings, outcomes, "results")
 
 
@@ -59,8 +59,8 @@ def test_links_to_the_comparison_lead_to_a_cell_or_a_paragraph_of_chapter_10(out
 
 def test_the_build_stops_if_nothing_is_saved(recorded_settings, outcomes, tmp_path, monkeypatch):
     equal = outcomes.assign(ratio=outcomes["ratio"].where(outcomes["setting"] != "newsgroups", 1.0))
-    monkeypatch.setattr(design_comparison, "load_results", lambda known: recorded_settings)
-    monkeypatch.setattr(saved_bytes, "load", lambda *known: equal)
+    monkeypatch.setattr(design_comparison, "load_results", lambda settings: recorded_settings)
+    monkeypatch.setattr(saved_bytes, "load", lambda *_: equal)
     with pytest.raises(
         InputError, match=r"say what is not so: a third of the bytes on one of eight"
     ):
@@ -81,9 +81,9 @@ def test_the_figure_has_a_row_for_each_recorded_task_and_a_dot_for_each_design(o
     shown = outcomes[outcomes["family"] != "silence"]
     assert len(ax.get_yticklabels()) == shown["setting"].nunique()
     assert all("points to win" in label.get_text() for label in ax.get_yticklabels())
-    drawn = shown[shown["arm"].isin(saved_bytes.SUMMARY)][["setting", "arm"]].drop_duplicates()
+    pairs = shown[shown["arm"].isin(saved_bytes.SUMMARY)][["setting", "arm"]].drop_duplicates()
     dots = [line for line in ax.lines if line.get_marker() in ("o", "s", "^", "v")]
-    assert len(dots) == len(drawn)
+    assert len(dots) == len(pairs)
     names = [t.get_text() for t in figure.legends[0].get_texts()]
     assert names == [saved_bytes.LABELS[arm] for arm in saved_bytes.SUMMARY]
 

@@ -70,7 +70,7 @@ def test_designs_that_cannot_enter_are_refused_with_a_reason(template):
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory, template):
+def recorded_folder(tmp_path_factory, template):
     """Return a folder of two-round runs: three seeds of the template and of md, one of fedavg."""
     folder = tmp_path_factory.mktemp("runs")
     entrant = leaderboard.make_entrant(template.NAME, template.MyDesign())
@@ -83,15 +83,15 @@ def recorded(tmp_path_factory, template):
     return folder
 
 
-def test_the_leaderboard_has_the_numbers_of_the_recorded_runs(recorded):
-    ranking = leaderboard.rank_methods([recorded]).set_index("method")
-    frame = records.load(recorded)
+def test_the_leaderboard_has_the_numbers_of_the_recorded_runs(recorded_folder):
+    ranking = leaderboard.rank_methods([recorded_folder]).set_index("method")
+    frame = records.load(recorded_folder)
     last = frame[frame["round"] == 2]
     assert list(ranking["rank"]) == [1, 2, 3] and ranking["accuracy"].is_monotonic_decreasing
     for method, rows in last.groupby("method"):
         row = ranking.loc[method]
         assert row["seeds"] == len(rows)
-        # Final accuracies, of the last ten rounds.
+        # The mean of the last ten rounds is that of both rounds here.
         accuracies = frame[frame["method"] == method]["test_accuracy"]
         assert row["accuracy"] == pytest.approx(100 * accuracies.mean())
         assert row["MB"] == pytest.approx((rows["bytes_down"] + rows["bytes_up"]).mean() / 1e6)
@@ -140,8 +140,8 @@ def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_and_md_has_the_same_l
     assert ranking["seeds"].eq(1).all()
 
 
-def test_the_leaderboard_is_formatted_as_a_markdown_table(recorded):
-    text = leaderboard.format_markdown(leaderboard.rank_methods([recorded]))
+def test_the_leaderboard_is_formatted_as_a_markdown_table(recorded_folder):
+    text = leaderboard.format_markdown(leaderboard.rank_methods([recorded_folder]))
     lines = text.split("\n")
     assert lines[0] == (
         "**digits, dirichlet, concentration 0.1: 50 clients, 10 a round, 2 rounds of 3 steps of 128 at rate 0.1, "
@@ -153,13 +153,13 @@ def test_the_leaderboard_is_formatted_as_a_markdown_table(recorded):
 
 
 def test_a_users_design_is_trained_again_and_a_recorded_baseline_is_not(
-    recorded, template, monkeypatch
+    recorded_folder, template, monkeypatch
 ):
     monkeypatch.setattr(simulation, "run", lambda *a, **k: pytest.fail("trained"))
-    leaderboard.record_runs(leaderboard.get_baseline("md"), range(3), recorded, rounds=2)
+    leaderboard.record_runs(leaderboard.get_baseline("md"), range(3), recorded_folder, rounds=2)
     with pytest.raises(pytest.fail.Exception, match="trained"):
         leaderboard.record_runs(
-            leaderboard.make_entrant(template.NAME, template.MyDesign()), [0], recorded, 2
+            leaderboard.make_entrant(template.NAME, template.MyDesign()), [0], recorded_folder, 2
         )
 
 
@@ -281,17 +281,17 @@ def test_a_design_whose_code_changed_is_not_recorded_beside_its_packed_run(tmp_p
     assert {p.name for p in (tmp_path / "project").iterdir()} == {records.ROWS, records.RUNS}
 
 
-def test_unknown_folders_tasks_and_metrics_are_refused(tmp_path, recorded):
+def test_unknown_folders_tasks_and_metrics_are_refused(tmp_path, recorded_folder):
     with pytest.raises(InputError, match="there are no recorded runs below"):
         leaderboard.rank_methods([tmp_path])
     with pytest.raises(InputError, match="no run of task 'mnist'"):
-        leaderboard.rank_methods([recorded], task="mnist")
+        leaderboard.rank_methods([recorded_folder], task="mnist")
     with pytest.raises(InputError, match="unknown metric 'loss'"):
-        leaderboard.rank_methods([recorded], metric="loss")
+        leaderboard.rank_methods([recorded_folder], metric="loss")
 
 
-def test_the_command_leaderboard_writes_a_table(tmp_path, recorded):
+def test_the_command_leaderboard_writes_a_table(tmp_path, recorded_folder):
     table = tmp_path / "table.md"
     with pytest.raises(SystemExit) as exit_info:
-        cli.main(["leaderboard", str(recorded), "-o", str(table)])
+        cli.main(["leaderboard", str(recorded_folder), "-o", str(table)])
     assert exit_info.value.code == 0 and "my-design" in table.read_text(encoding="utf-8")

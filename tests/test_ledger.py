@@ -70,14 +70,14 @@ def test_claims_are_listed_by_paper_then_by_their_order_then_as_declared(registe
     for name, order in names.items():
         register(FIELDS | {"id": name} | ({"order": order} if order else {}))
     register(FIELDS | {"id": "first", "paper": "preprint", "tolerance": 0.5})
-    listed = registry.all_claims()
-    assert [claim.id for claim in listed] == ["first", "c", "a", "b", "d"]
-    assert listed[0] == Claim(**FIELDS | {"id": "first", "paper": "preprint", "tolerance": 0.5})
-    assert listed[0].decide is true_if_one_is_printed
+    claims = registry.all_claims()
+    assert [claim.id for claim in claims] == ["first", "c", "a", "b", "d"]
+    assert claims[0] == Claim(**FIELDS | {"id": "first", "paper": "preprint", "tolerance": 0.5})
+    assert claims[0].decide is true_if_one_is_printed
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "parts"),
     [
         ({"paper": "thesis"}, ("unknown paper 'thesis'", "preprint")),
         ({"kind": "opinion"}, ("unknown kind 'opinion'", "superiority")),
@@ -93,12 +93,12 @@ def test_claims_are_listed_by_paper_then_by_their_order_then_as_declared(registe
         ({"slip": "yes"}, ("`slip` is 'yes'",)),
     ],
 )
-def test_a_wrong_field_is_refused_with_the_claim_the_file_and_the_line(register, change, words):
+def test_a_wrong_field_is_refused_with_the_claim_the_file_and_the_line(register, change, parts):
     with pytest.raises(
         InputError, match=r"^claim journal-lemma-0 \(tests/test_ledger.py:\d+\): "
     ) as exc_info:
         register(FIELDS | change)
-    assert all(word in str(exc_info.value) for word in words)
+    assert all(word in str(exc_info.value) for word in parts)
     assert "\n" not in str(exc_info.value)
 
 
@@ -130,7 +130,7 @@ def test_a_verdict_follows_its_evidence(register):
 
 
 @pytest.mark.parametrize(
-    ("evidence", "words"),
+    ("evidence", "parts"),
     [
         (Evidence("agrees"), "the verdict 'agrees' is not one of a theory"),
         (Evidence("pending", note="later"), "the verdict 'pending' is not one of a theory"),
@@ -145,9 +145,9 @@ def test_a_verdict_follows_its_evidence(register):
         (None, "returned NoneType"),
     ],
 )
-def test_missing_evidence_is_an_error_that_names_the_claim(register, evidence, words):
+def test_missing_evidence_is_an_error_that_names_the_claim(register, evidence, parts):
     register(FIELDS, decide=lambda claim: evidence)
-    with pytest.raises(ledger.Undecided, match=f"claim journal-lemma-0 .*{words}"):
+    with pytest.raises(ledger.Undecided, match=f"claim journal-lemma-0 .*{parts}"):
         ledger.claims()
 
 
@@ -225,13 +225,13 @@ def test_every_numbered_statement_of_the_journal_has_a_claim(claims):
         assert place in journal, place
 
 
-def no_data(claims: pd.DataFrame) -> pd.DataFrame:
+def rows_without_data(claims: pd.DataFrame) -> pd.DataFrame:
     """Return the rows whose verdict is `no-data`."""
     return claims[claims["verdict"] == "no-data"]
 
 
 def test_only_claims_without_runs_on_their_data_have_no_data(claims):
-    without = no_data(claims)
+    without = rows_without_data(claims)
     assert without["note"].str.contains("cifar10|CIFAR-100|femnist|mind|amazon").all()
     unknown = without[without["paper"] == "preprint"]  # no network is named for it
     assert set(unknown["id"]) == {
@@ -250,12 +250,12 @@ def test_what_lies_in_the_data_folder_changes_no_row(claims, tmp_path, monkeypat
     for name in (*tasks.names(), "femnist", "mind", "amazon-toys", "amazon-beauty"):
         (tmp_path / f"{name}.npz").touch()
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
-    before = no_data(claims)
-    again = ledger.as_frame(ledger.decide_all(map(ledger.find_claim, before["id"])))
+    before = rows_without_data(claims)
+    after = ledger.as_frame(ledger.decide_all(map(ledger.find_claim, before["id"])))
     assert len(before) > 30
     columns = ["id", "ours", "low", "high", "verdict", "substitute", "note"]
     assert (
-        again[columns].map(ledger.format_value).to_numpy().tolist()
+        after[columns].map(ledger.format_value).to_numpy().tolist()
         == before[columns].map(ledger.format_value).to_numpy().tolist()
     )
 
@@ -335,8 +335,8 @@ def test_the_ledger_is_written_for_the_book_or_not_at_all(register, tmp_path, mo
     fields = FIELDS | {"kind": "superiority", "printed": "54.67"}
     register(fields, decide=sentences.own_bars_mnist)
     runpy.run_path(ledger.__file__, run_name="__main__")
-    (written,) = json.loads(out.read_text(encoding="utf-8"))["claims"]
-    assert written["verdict"] == "differs" and written["columns"] == ["number", "%"]
+    (row,) = json.loads(out.read_text(encoding="utf-8"))["claims"]
+    assert row["verdict"] == "differs" and row["columns"] == ["number", "%"]
     out.unlink()
     bad = fields | {"id": "journal-lemma-9", "printed": "a number"}
     register(bad, decide=sentences.own_bars_mnist)
@@ -351,7 +351,7 @@ def test_the_ledger_is_written_for_the_book_or_not_at_all(register, tmp_path, mo
 # The functions that decide claims on runs, on synthetic runs.
 
 
-def runs(values: dict[str, list[float]], sweep="preprint", **more) -> pd.DataFrame:
+def make_runs(values: dict[str, list[float]], sweep="preprint", **more) -> pd.DataFrame:
     """Return a frame like that of `records.load`: one run per method and seed, with one value in all rounds."""
     setting = {
         "task": "mnist",
@@ -383,7 +383,7 @@ def replace_runs(monkeypatch):
     return replace
 
 
-LEVEL = Claim(**FIELDS | {"kind": "figure", "printed": "56.0 %"})
+LEVEL = Claim(**FIELDS | {"kind": "figure", "printed": "56.0 %"})  # an accuracy, not a difference
 
 
 def test_a_printed_accuracy_is_judged_by_the_prediction_interval_of_one_more_run(replace_runs):
@@ -395,7 +395,7 @@ def test_a_printed_accuracy_is_judged_by_the_prediction_interval_of_one_more_run
         (0.66, 0.01, "differs"),
     ):
         accuracies = [mean + deviation * e for e in (-1, 0, 1, 0, 0)]
-        replace_runs(runs({"fedstas": accuracies}))
+        replace_runs(make_runs({"fedstas": accuracies}))
         evidence = figures.mnist_fedstas(LEVEL)
         assert evidence.verdict == verdict
         assert (evidence.low < 56 < evidence.high) is (verdict != "differs")
@@ -405,12 +405,14 @@ def test_an_order_agrees_on_its_side_of_zero_only(replace_runs):
     other = [0.50, 0.60, 0.55, 0.52, 0.58]
     for shift, verdict in ((0.02, "agrees"), (-0.02, "differs"), (0, "differs")):
         better = [v + shift + e for v, e in zip(other, (0, 1e-3, -1e-3, 0, 0), strict=True)]
-        replace_runs(runs({"fedstas": better, "fedsts": other}))
+        replace_runs(make_runs({"fedstas": better, "fedsts": other}))
         evidence = figures.mnist_order(LEVEL)
         assert evidence.verdict == verdict
         assert evidence.ours == pytest.approx(100 * shift)
-    replace_runs(runs({"fedstas": other[::-1], "fedsts": other}))
-    assert figures.mnist_order(LEVEL).verdict == "undecided"  # none, or one that matters
+    replace_runs(make_runs({"fedstas": other[::-1], "fedsts": other}))
+    assert (
+        figures.mnist_order(LEVEL).verdict == "undecided"
+    )  # there may be no difference, or one that matters
 
 
 def test_a_gain_agrees_if_there_is_one_and_a_pair_may_show_it(replace_runs):
@@ -425,7 +427,7 @@ def test_a_gain_agrees_if_there_is_one_and_a_pair_may_show_it(replace_runs):
         ),  # 20 % is within the prediction interval of one more pair of runs, but no gain is seen
     ):
         better = [v * g for v, g in zip(other, gains, strict=True)]
-        replace_runs(runs({"fedstas": better, "fedsts": other}))
+        replace_runs(make_runs({"fedstas": better, "fedsts": other}))
         evidence = figures.mnist_gain(claim)
         assert evidence.verdict == verdict
     assert evidence.low < 20 < evidence.high
@@ -434,14 +436,14 @@ def test_a_gain_agrees_if_there_is_one_and_a_pair_may_show_it(replace_runs):
 def test_a_claim_has_a_verdict_as_coded_where_that_is_recorded(replace_runs):
     low = [0.50, 0.60, 0.55, 0.52, 0.58]
     high = [v * g for v, g in zip(low, (1.179, 1.18, 1.181, 1.18, 1.18), strict=True)]
-    deciding = (figures.mnist_order, figures.by_round_40, sentences.keeps_most, figures.mnist_gain)
+    deciders = (figures.mnist_order, figures.by_round_40, sentences.keeps_most, figures.mnist_gain)
     written = {"fedsts": high, "fedstas": low, "fedstas-dp": low}
     coded = {"fedsts": low, "fedstas": high, "fedstas-dp": high}
-    replace_runs(runs(written))
-    assert [f(LEVEL).coded for f in deciding] == [""] * 4
-    replace_runs(runs(written | {f"{m}-authors-dec": v for m, v in coded.items()}))
+    replace_runs(make_runs(written))
+    assert [f(LEVEL).coded for f in deciders] == [""] * 4
+    replace_runs(make_runs(written | {f"{m}-authors-dec": v for m, v in coded.items()}))
     gain = Claim(**FIELDS | {"kind": "figure", "printed": "18 %"})
-    for evidence in (f(gain) for f in deciding):
+    for evidence in (f(gain) for f in deciders):
         assert (evidence.verdict, evidence.coded) == ("differs", "agrees")
         assert "As coded: " in evidence.note
     levels = (figures.mnist_fedstas(LEVEL), figures.begins_at(LEVEL))  # 56 %
@@ -453,7 +455,7 @@ def test_runs_that_are_not_recorded_are_pending_and_name_their_sweep(replace_run
     evidence = figures.skewed_fedstas(LEVEL)
     assert evidence.verdict == "pending"
     assert "fedstas sweep mnist-0.001 --profile paper --folder results" in evidence.note
-    replace_runs(runs({"fedstas": [0.5]}))
+    replace_runs(make_runs({"fedstas": [0.5]}))
     assert figures.mnist_fedstas(LEVEL).verdict == "pending"
 
 
@@ -468,10 +470,10 @@ def test_a_claim_on_unavailable_data_has_no_data_until_the_runs_exist_whatever_f
     schemes = {"md": [0.3, 0.31, 0.32, 0.3, 0.3], "clustered-size": [0.4, 0.41, 0.42, 0.4, 0.4]}
     better = schemes | {"clustered-similarity": [0.5, 0.52, 0.54, 0.5, 0.5]}
     worse = schemes | {"clustered-similarity": [0.2, 0.2, 0.25, 0.2, 0.2]}
-    where = {"task": "cifar10", "steps": 100, "clients": 100, "clients_per_round": 10}
-    where |= {"measure": ""}
+    setting = {"task": "cifar10", "steps": 100, "clients": 100, "clients_per_round": 10}
+    setting |= {"measure": ""}
     for regular, other, verdict in ((better, worse, "agrees"), (worse, better, "differs")):
-        frames = runs(regular, prox=0.1, **where), runs(other, prox=1.0, **where)
+        frames = make_runs(regular, prox=0.1, **setting), make_runs(other, prox=1.0, **setting)
         replace_runs(pd.concat(frames))  # those of another mu decide nothing here
         assert clustered.on_prox(LEVEL).verdict == verdict
 

@@ -27,7 +27,7 @@ def server(view):
             batch means.
             """
             assert batch >= SIZES.sum()
-            self.asked += 1
+            self.requests += 1
             return np.stack([make(gradient) for gradient in self._gradients])
 
     return Levels(SIZES, GRADIENTS)
@@ -46,16 +46,16 @@ def test_with_one_level_a_coordinate_hcsfed_is_fedsts(server, view):
     distinct = np.outer(SCALES, [-1.0, 0.25, 0.5, 2.0])
     for seed in range(20):
         levels = type(server)(SIZES, distinct)
-        ours = LevelStrata(2, 4).draw(levels, 3, np.random.default_rng(seed))
+        hcsfed = LevelStrata(2, 4).draw(levels, 3, np.random.default_rng(seed))
         fedsts = Stratified(strata=2, levels=4).draw(
             view(SIZES, distinct), 3, np.random.default_rng(seed)
         )
-        np.testing.assert_array_equal(ours.clients, fedsts.clients)
-        np.testing.assert_array_equal(ours.weights, fedsts.weights)
+        np.testing.assert_array_equal(hcsfed.clients, fedsts.clients)
+        np.testing.assert_array_equal(hcsfed.weights, fedsts.weights)
 
 
-def test_strata_allocation_and_weights(server):
-    """The two groups are the strata; the second, of ten times the spread, has two of three participants."""
+def test_strata_are_the_two_groups_with_neyman_allocation_and_stratum_weights(server):
+    """The second group has ten times the spread of the first, and two of three participants."""
     for seed in range(20):
         cohort = LevelStrata(2).draw(server, 3, np.random.default_rng(seed))
         group = cohort.clients % 2
@@ -75,15 +75,15 @@ def test_within_a_stratum_clients_are_drawn_by_norm_which_is_a_bias(server, fals
         exact[group] = [float(q) / (2 * count) for q in pi]
     # A weight is 1/2 or 1/4: its standard deviation is at most 1/4, and 5.5 of them alarm once in 10^6.
     assert (np.abs(mean - exact) < 5.5 / 4 / np.sqrt(draws)).all()
-    assert np.abs(exact - 1 / 6).max() > 0.005
+    assert np.abs(exact - 1 / 6).max() > 0.005  # an unbiased design has 1/6 of each client
 
 
-def test_all_clients_are_asked_every_so_many_rounds(server):
+def test_levels_are_requested_every_so_many_rounds(server):
     design = LevelStrata(2, restratify_every=3)
     for t in range(1, 8):
         server.round = t
         design.draw(server, 3, np.random.default_rng(t))
-    assert server.asked == 3  # in rounds 1, 4 and 7
+    assert server.requests == 3  # in rounds 1, 4 and 7
 
 
 def test_a_client_sends_its_levels_and_no_codes():
@@ -97,7 +97,7 @@ def test_a_client_sends_its_levels_and_no_codes():
     assert cost["examples"] == 28  # each once, for the gradients
 
 
-def test_a_continued_run_is_the_whole_run(digits, federation):
+def test_a_resumed_run_equals_the_uninterrupted_one(digits, federation):
     options = {"clients_per_round": 4, "seed": 0}
     method = methods.get("hcsfed", restratify_every=3)
     uninterrupted = simulation.run(digits, federation, method, rounds=5, **options)

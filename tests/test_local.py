@@ -53,7 +53,7 @@ def test_inverse_with_one_round_is_lr_over_t():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"schedule": "cosine"}, "schedule is 'cosine': decay_rounds is missing"),
         ({"decay_rounds": 9}, "schedule is 'constant': decay_rounds is of no use"),
@@ -66,8 +66,8 @@ def test_inverse_with_one_round_is_lr_over_t():
         ({"momentum": 1}, "momentum is 1: it must be a number at least 0 and below 1"),
     ],
 )
-def test_bad_local_settings_are_one_sentence(settings, words):
-    with pytest.raises(InputError, match=words):
+def test_bad_local_settings_are_refused_in_one_sentence(settings, message):
+    with pytest.raises(InputError, match=message):
         methods.get("md", **settings)
 
 
@@ -106,8 +106,8 @@ def test_the_number_of_steps_of_an_epoch_is_rounded_up():
     assert [LocalSGD(steps=3).count_steps(n) for n in (0, 1, 1000)] == [0, 3, 3]
 
 
-def problem(network: str, local: LocalSGD, dtype=torch.float64, cohort=(2, 0, 1, 3, 2)):
-    """A network in double precision, four small clients, and the batches of a cohort in round 3."""
+def make_problem(network: str, local: LocalSGD, dtype=torch.float64, cohort=(2, 0, 1, 3, 2)):
+    """Return a network, its parameters, a pool of four small clients, and rows and weights of a cohort in round 3."""
     module, shape = NETWORKS[network]
     torch.manual_seed(0)
     module = deepcopy(module).to(dtype)
@@ -120,24 +120,26 @@ def problem(network: str, local: LocalSGD, dtype=torch.float64, cohort=(2, 0, 1,
     return module, models.flatten(module), data, idx, weight
 
 
-def plain(module, data, idx, weight, local: LocalSGD, corrections=None):
-    """Train each client alone by an optimiser of PyTorch, on its steps that have examples."""
+def train_by_pytorch(module, data, idx, weight, local: LocalSGD, corrections=None):
+    """Return the models [m, d] of clients trained one by one with an optimiser of PyTorch, on steps that have examples."""
     results, start = [], models.flatten(module)
     for k, (rows, w) in enumerate(zip(idx, weight, strict=True)):
-        own = deepcopy(module)
-        optimizer: torch.optim.Optimizer = torch.optim.Adam(own.parameters(), lr=local.lr)
+        local_model = deepcopy(module)
+        optimizer: torch.optim.Optimizer = torch.optim.Adam(local_model.parameters(), lr=local.lr)
         if local.optimizer == "sgd":
-            optimizer = torch.optim.SGD(own.parameters(), lr=local.lr, momentum=local.momentum)
+            optimizer = torch.optim.SGD(
+                local_model.parameters(), lr=local.lr, momentum=local.momentum
+            )
         for step in range(len(rows)):
             batch = rows[step][w[step] > 0]
             if len(batch):
                 optimizer.zero_grad()
-                params = torch.cat([p.flatten() for p in own.parameters()])
-                loss = F.cross_entropy(own(data.x[batch]), data.y[batch])
+                params = torch.cat([p.flatten() for p in local_model.parameters()])
+                loss = F.cross_entropy(local_model(data.x[batch]), data.y[batch])
                 loss = loss + local.prox / 2 * (params - start).square().sum()
                 (loss if corrections is None else loss + corrections[k] @ params).backward()
                 optimizer.step()
-        results.append(models.flatten(own))
+        results.append(models.flatten(local_model))
     return torch.stack(results)
 
 
@@ -158,7 +160,7 @@ def test_momentum_passes_and_adam_are_those_of_pytorch_on_ragged_clients(
     network, backend, settings
 ):
     local = LocalSGD(lr=0.1, **settings)
-    module, params, data, idx, weight = problem(network, local)
+    module, params, data, idx, weight = make_problem(network, local)
     corrections = torch.randn(len(idx), len(params), dtype=params.dtype) / 10
     names = ("lr", "prox", "momentum", "optimizer")
     options = {"backend": backend} | {name: getattr(local, name) for name in names}
@@ -166,7 +168,7 @@ def test_momentum_passes_and_adam_are_those_of_pytorch_on_ragged_clients(
         result = engine.local_updates(
             module, params, data, idx, weight, corrections=extra, **options
         )
-        expected = plain(module, data, idx, weight, local, extra)
+        expected = train_by_pytorch(module, data, idx, weight, local, extra)
         assert (expected - params).abs().max() > 1e-4
         # Adam divides by the root of squares, which magnifies rounding errors of gradients near zero.
         tolerance = 1e-12 if local.optimizer == "sgd" else 1e-10
@@ -177,23 +179,23 @@ def test_momentum_passes_and_adam_are_those_of_pytorch_on_ragged_clients(
 def test_adam_follows_pytorch_from_step_to_step(backend):
     """The models after each of the steps of one client, of which the first two have no example for it."""
     local = LocalSGD(lr=0.05, steps=6, batch=4, optimizer="adam")
-    module, params, data, idx, weight = problem("perceptron", local)
+    module, params, data, idx, weight = make_problem("perceptron", local)
     weight[0, :2], before = 0, params
     for step in range(1, 7):
         batches = idx[:, :step], weight[:, :step]
-        models_ = engine.local_updates(
+        trained_models = engine.local_updates(
             module, params, data, *batches, lr=0.05, optimizer="adam", backend=backend
         )
-        expected = plain(module, data, *batches, local)
-        torch.testing.assert_close(models_, expected, rtol=1e-10, atol=1e-10)
-        moved = (models_[0] - before).abs().max()
-        assert moved == 0 if step <= 2 else moved > 1e-3
+        expected = train_by_pytorch(module, data, *batches, local)
+        torch.testing.assert_close(trained_models, expected, rtol=1e-10, atol=1e-10)
+        step_length = (trained_models[0] - before).abs().max()
+        assert step_length == 0 if step <= 2 else step_length > 1e-3
         if step == 3:  # the first step of Adam is lr times the sign of the gradient
-            assert moved == pytest.approx(0.05, rel=1e-4)
-        before = models_[0]
+            assert step_length == pytest.approx(0.05, rel=1e-4)
+        before = trained_models[0]
 
 
-def test_adam_does_not_go_with_what_counts_steps_of_sgd(digits, federation):
+def test_adam_is_refused_with_servers_that_count_steps_of_sgd_and_with_momentum(digits, federation):
     for name in ("scaffold", "fednova"):
         with pytest.raises(
             InputError, match=r"'adam' does not go with .* which divides updates by"
@@ -210,11 +212,11 @@ def test_adam_does_not_go_with_what_counts_steps_of_sgd(digits, federation):
 
 def test_steps_without_examples_come_first_and_change_nothing():
     local = LocalSGD(epochs=2, batch=3)
-    *_, weight = problem("perceptron", local)
+    *_, weight = make_problem("perceptron", local)
     active = weight.any(2)
     assert active.sum(1).tolist() == [8, 5, 1, 4, 8]
     assert (np.diff(active.astype(int), axis=1) >= 0).all()
-    module, params, data, idx, weight = problem("perceptron", local, torch.float32)
+    module, params, data, idx, weight = make_problem("perceptron", local, torch.float32)
     weight[1] = 0
     corrections = torch.ones(len(idx), len(params))
     for backend in ("loop", "batched"):
@@ -232,7 +234,7 @@ def test_steps_without_examples_come_first_and_change_nothing():
 def test_the_batches_and_keys_of_a_client_do_not_depend_on_the_longer_ones():
     """As over messages, where each client draws its own."""
     local = LocalSGD(epochs=2, batch=3, lr=0.1)
-    module, params, data, idx, weight = problem("convolutional-dropout", local, torch.float32)
+    module, params, data, idx, weight = make_problem("convolutional-dropout", local, torch.float32)
     together = simulation.train_cohort(module, params, data, local, idx, weight, 0, 3)
     for place, k in enumerate((2, 0, 1, 3, 2)):
         method = methods.get("md", local=local)

@@ -1,4 +1,4 @@
-"""Test sets of the clients' own: their sizes, their classes, and what is noted of a run."""
+"""Clients' local test sets: their sizes, their classes, and the accuracy that is recorded with a run."""
 
 import json
 
@@ -46,9 +46,12 @@ def test_only_runs_of_clients_of_unequal_sizes_record_local_accuracy(digits, tmp
     small = experiments.SMALL | {"clients": 6, "rounds": 1}
     runs = [sweeps.Run(*setting, **small, sizes="20x3,60x3"), sweeps.Run(*setting, **small)]
     assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
-    notes = [run.metadata for run in records.read_runs(tmp_path)]
+    metadata = [run.metadata for run in records.read_runs(tmp_path)]
     # By the number of distinct sizes: 2 in the run of 20 and 60 examples, 1 in the other.
-    by_sizes = {len(set(note["identity"]["partition"]["sizes"])): note for note in notes}
+    by_sizes = {
+        len(set(metadata_of_run["identity"]["partition"]["sizes"])): metadata_of_run
+        for metadata_of_run in metadata
+    }
     assert by_sizes[1]["local_accuracy"] is None
     repeated = records.rerun(by_sizes[2]["run"], tmp_path, device="cpu")
     federation = partition.from_recipe(digits.train_y, by_sizes[2]["identity"]["partition"])

@@ -44,7 +44,8 @@ $$ x = y $$
     ]
     measures = measure.measure(myst.parse(text))
     assert (measures["words"], measures["median"], measures["longest"]) == (31, 4.0, 12)
-    assert measures["minutes"] == 31 / 230 and measures["visible"] is None
+    assert measures["minutes"] == 31 / 230  # at 230 words a minute
+    assert measures["visible"] is None
 
 
 def cell(lines: int, *tags: str):

@@ -238,8 +238,8 @@ def test_unknown_methods_and_settings_out_of_range_are_refused(call, message):
 
 
 def test_settings_of_equal_value_have_equal_identities():
-    whole, half = methods.get("fedstas-unbiased", rate=1, lr=np.float64(1)), np.float32(0.5)
-    assert json.dumps(methods.to_dict(whole)) == json.dumps(
+    method, half = methods.get("fedstas-unbiased", rate=1, lr=np.float64(1)), np.float32(0.5)
+    assert json.dumps(methods.to_dict(method)) == json.dumps(
         methods.to_dict(methods.get("fedstas-unbiased", rate=1.0, lr=1, strata=np.int8(10)))
     )
     data = methods.to_dict(methods.get("fedstas-dp", epsilon=half, replace=np.True_, steps=3.0))

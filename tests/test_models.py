@@ -61,6 +61,6 @@ def test_a_gradient_flows_through_unflatten():
     leaf = models.flatten(module).requires_grad_()
     x, y = torch.rand(shape), torch.arange(5)
     out = torch.func.functional_call(module, models.unflatten(module, leaf), (x,))
-    (mine,) = torch.autograd.grad(F.cross_entropy(out, y), leaf)
+    (gradient,) = torch.autograd.grad(F.cross_entropy(out, y), leaf)
     F.cross_entropy(module(x), y).backward()
-    torch.testing.assert_close(mine, torch.cat([p.grad.flatten() for p in module.parameters()]))
+    torch.testing.assert_close(gradient, torch.cat([p.grad.flatten() for p in module.parameters()]))

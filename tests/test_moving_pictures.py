@@ -205,3 +205,51 @@ def test_the_search_finds_the_best_groups_of_the_dragged_clients():
     _, least = theory.best_partition(d, moving_pictures.GROUPS)
     found = moving_pictures.compute_grouping(moving_pictures.DRAGGED_START, moving_pictures.GROUPS)
     assert found["searched"] == pytest.approx(least)
+
+
+def test_four_designs_lie_around_the_update_of_all_clients_as_the_page_says():
+    designs = {design["kind"]: design for design in moving_pictures.draws_data()["designs"]}
+
+    def closest(change: float) -> list[str]:
+        """Return the designs by the variance of a round, the smallest first."""
+        return sorted(
+            designs,
+            key=lambda kind: moving_pictures.round_variance(
+                designs[kind]["x"], designs[kind]["p"], change
+            ),
+        )
+
+    assert closest(0.0)[0] == "should"
+    assert closest(0.75) == ["least", "kmeans", "should", "md"] and closest(1.0)[0] == "least"
+    assert closest(0.0)[-1] == closest(0.5)[-1] == "md"
+    for (
+        design
+    ) in designs.values():  # unbiased: the contributions of a client's draws add up to its share
+        assert np.sum(design["x"], axis=0) == pytest.approx(moving_pictures.draws_data()["omega"])
+
+
+def test_estimates_of_rounds_gather_around_the_exact_distance(show):
+    numbers = r"is ([\d.]+) with MD sampling, ([\d.]+) with k-means strata, ([\d.]+) with corrected FedSTaS, ([\d.]+) with"
+    designs = moving_pictures.draws_data()["designs"]
+    with show("draws", reduced=True) as run:
+        for change in (0, 60):
+            run(f"move('change', {change});")
+            assert "Draw, and see" in run("return words();")
+            run("press('One round');")
+            assert run("return words();").startswith("After 1 round the")
+            assert run("return document.querySelectorAll('.estimate').length;") == 4
+            run("for (let k = 0; k < 50; k += 1) press('100 rounds');")
+            words = run("return words();")
+            assert words.startswith("After 5,001 rounds")
+            measured = [float(value) for value in re.search(numbers, words).groups()]
+            exact = [
+                moving_pictures.round_variance(d["x"], d["p"], change / 100) ** 0.5 for d in designs
+            ]
+            assert measured == pytest.approx(exact, rel=0.06, abs=0.005)  # 5,001 rounds
+
+
+def test_playing_draws_a_hundred_rounds_a_second(show):
+    with show("draws") as run:
+        run("press('Play'); await sleep(2000); press('Pause');")
+        rounds = int(re.match(r"After (\d+) round", run("return words();"))[1])
+        assert 20 <= rounds <= 250 and rounds % 10 == 0  # a busy machine draws fewer

@@ -11,7 +11,7 @@ from fedstas import methods, partition
 from fedstas.errors import InputError
 from fedstas.sim import one_round
 
-SIGMAS = 6  # a right value is refused twice in 10^9
+SIGMAS = 6  # standard errors: a right value is refused twice in 10^9 tests
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,9 @@ def test_the_error_of_md_agrees_with_enumerating_all_cohorts(state):
     omega, gram, noise = state.omega, state.gram, state.noise
     exact = 0.0
     for cohort in product(range(len(omega)), repeat=2):
-        off = np.bincount(cohort, minlength=len(omega)) / 2 - omega
-        added = sum(noise[k] for k in cohort) / 4  # one drawn twice trains twice
-        exact += np.prod(omega[list(cohort)]) * (off @ gram @ off + added)
+        deviation = np.bincount(cohort, minlength=len(omega)) / 2 - omega
+        noise_of_cohort = sum(noise[k] for k in cohort) / 4  # one drawn twice trains twice
+        exact += np.prod(omega[list(cohort)]) * (deviation @ gram @ deviation + noise_of_cohort)
     assert state.with_m(2).md_error == pytest.approx(exact, rel=1e-10)
 
 

@@ -66,8 +66,8 @@ def test_students_of_a_pack_get_no_solution(two_chapters):
         assert not [c for c in nb.cells if "solution" in c.metadata.get("tags", [])], path
         text = path.read_text(encoding="utf-8")
         assert solution not in text and "teach.exercises" not in text and "### Solution" not in text
-    full = read(two_chapters[0] / "lecturer" / f"{STEMS[0]}-solutions.ipynb")
-    assert "### Solution of Exercise 1" in str(full.cells)
+    with_solutions = read(two_chapters[0] / "lecturer" / f"{STEMS[0]}-solutions.ipynb")
+    assert "### Solution of Exercise 1" in str(with_solutions.cells)
 
 
 def test_a_chapter_that_cannot_be_converted_is_one_sentence_and_the_others_are_written(

@@ -55,8 +55,8 @@ def single_files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def packed(single_files, tmp_path_factory):
-    """Pack a copy of the single files."""
+def packed_folder(single_files, tmp_path_factory):
+    """Return a folder with the packed copy of the single files."""
     folder = shutil.copytree(single_files, tmp_path_factory.mktemp("packed") / "results")
     assert records.pack(folder / "trial").endswith(
         "6 runs in rows.parquet and runs.parquet, 6 of them packed now"
@@ -71,9 +71,9 @@ def single_copy(single_files, tmp_path):
 
 
 @pytest.fixture
-def packed_copy(packed, tmp_path):
+def packed_copy(packed_folder, tmp_path):
     """Return a copy of the packed tables, to be changed."""
-    return shutil.copytree(packed, tmp_path / "copy")
+    return shutil.copytree(packed_folder, tmp_path / "copy")
 
 
 def list_files(folder):
@@ -96,20 +96,24 @@ def read_metadata(folder):
     return [without_none(run.metadata) for run in records.read_runs(folder)]
 
 
-def assert_same_content(one, two):
+def assert_same_content(folder, other_folder):
     """Assert that every reader returns the same for both folders."""
-    pd.testing.assert_frame_equal(records.load(one), records.load(two), check_exact=True)
-    pd.testing.assert_frame_equal(records.details(one), records.details(two), check_exact=True)
-    assert read_metadata(one) == read_metadata(two)
+    pd.testing.assert_frame_equal(
+        records.load(folder), records.load(other_folder), check_exact=True
+    )
+    pd.testing.assert_frame_equal(
+        records.details(folder), records.details(other_folder), check_exact=True
+    )
+    assert read_metadata(folder) == read_metadata(other_folder)
 
 
-def test_packing_loses_nothing(single_files, packed):
-    assert list_files(packed) == ["trial/rows.parquet", "trial/runs.parquet"]
-    assert_same_content(packed, single_files)
-    assert len(read_metadata(packed)) == 6
-    assert sum("diverged" in metadata for metadata in read_metadata(packed)) == 1
+def test_packing_loses_nothing(single_files, packed_folder):
+    assert list_files(packed_folder) == ["trial/rows.parquet", "trial/runs.parquet"]
+    assert_same_content(packed_folder, single_files)
+    assert len(read_metadata(packed_folder)) == 6
+    assert sum("diverged" in metadata for metadata in read_metadata(packed_folder)) == 1
     for read in (records.cohorts, records.majority_labels):
-        result, expected = read("trial", packed), read("trial", single_files)
+        result, expected = read("trial", packed_folder), read("trial", single_files)
         assert len(result) == 1
         assert result.keys() == expected.keys()
         for run, arrays in result.items():
@@ -117,12 +121,12 @@ def test_packing_loses_nothing(single_files, packed):
             assert isinstance(arrays[0], np.ndarray) == isinstance(expected[run][0], np.ndarray)
 
 
-def test_unpacking_gives_the_single_files_again(single_files, packed, tmp_path):
-    records.unpack(packed / "trial", tmp_path)
+def test_unpacking_gives_the_single_files_again(single_files, packed_folder, tmp_path):
+    records.unpack(packed_folder / "trial", tmp_path)
     assert list_files(tmp_path) == list_files(single_files)
     assert_same_content(tmp_path, single_files)
     with pytest.raises(InputError, match=r"\.json is there already: unpack into another folder"):
-        records.unpack(packed / "trial", tmp_path)
+        records.unpack(packed_folder / "trial", tmp_path)
 
 
 def test_packing_again_changes_nothing(packed_copy):
@@ -132,9 +136,9 @@ def test_packing_again_changes_nothing(packed_copy):
     assert {p: (p.stat().st_ino, p.read_bytes()) for p in folder.iterdir()} == before
 
 
-def test_pandas_alone_reads_both_tables(packed, single_files):
-    runs = pd.read_parquet(packed / "trial" / "runs.parquet")
-    rows = pd.read_parquet(packed / "trial" / "rows.parquet")
+def test_pandas_alone_reads_both_tables(packed_folder, single_files):
+    runs = pd.read_parquet(packed_folder / "trial" / "runs.parquet")
+    rows = pd.read_parquet(packed_folder / "trial" / "rows.parquet")
     assert list(rows.columns) == ["run", *simulation.COLUMNS]
     frame = records.load(single_files)
     merged = rows.merge(runs, on="run", suffixes=("", "_of_run"), validate="m:1")
@@ -172,11 +176,11 @@ def test_the_code_in_the_readme_of_the_results_reads_and_verifies_runs(monkeypat
         exec(verify, namespace)
 
 
-def test_a_packed_run_is_reproduced_bit_for_bit(packed):
+def test_a_packed_run_is_reproduced_bit_for_bit(packed_folder):
     metadata = next(
-        m for m in read_metadata(packed) if m["identity"]["method"]["name"] == "fedstas-dp"
+        m for m in read_metadata(packed_folder) if m["identity"]["method"]["name"] == "fedstas-dp"
     )
-    history = records.rerun(metadata["run"], packed, device="cpu")
+    history = records.rerun(metadata["run"], packed_folder, device="cpu")
     assert records.hash_values(history.frame) == metadata["values_sha256"]
 
 
@@ -220,11 +224,11 @@ def assert_refused(folder, message):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rows.parquet", "runs.parquet"])
-def test_a_flipped_bit_is_refused_or_changes_nothing_that_is_read(packed, packed_copy, name):
+def test_a_flipped_bit_is_refused_or_changes_nothing_that_is_read(packed_folder, packed_copy, name):
     path, frame, metadata = (
         packed_copy / "trial" / name,
-        records.load(packed),
-        read_metadata(packed),
+        records.load(packed_folder),
+        read_metadata(packed_folder),
     )
     content, rng, refusals = path.read_bytes(), random.Random(0), 0
     positions = [
@@ -263,10 +267,12 @@ def rewrite_table(path, change, **about):
 
 
 def drop_row(index, table):
+    """Return a table without one row."""
     return pa.concat_tables([table[:index], table[index + 1 :]])
 
 
 def drop_run_and_update_checksum(path):
+    """Delete the third run from the table of runs, and give the table the checksum of the others."""
     rows = drop_row(2, parquet.read_table(path)).to_pylist()
     rewrite_table(path, partial(drop_row, 2), sha256=records._hash_rows(rows))
 
@@ -357,14 +363,14 @@ def add_single_files(folder, single_files, run=RUNS[0]):
 
 
 def test_a_single_file_of_a_packed_run_counts_once_and_is_deleted(
-    packed_copy, packed, single_files
+    packed_copy, packed_folder, single_files
 ):
     add_single_files(packed_copy, single_files)
-    assert_same_content(packed_copy, packed)
+    assert_same_content(packed_copy, packed_folder)
     assert perform(RUNS[0], packed_copy) == "there"
     records.pack(packed_copy / "trial")
-    assert list_files(packed_copy) == list_files(packed)
-    assert_same_content(packed_copy, packed)
+    assert list_files(packed_copy) == list_files(packed_folder)
+    assert_same_content(packed_copy, packed_folder)
 
 
 @pytest.mark.parametrize("change", ["values", "cohorts", "ending"])
@@ -388,7 +394,9 @@ def test_a_single_file_that_contradicts_the_table_is_refused(packed_copy, single
     assert "contradicts" in perform(RUNS[0], packed_copy)
 
 
-def test_packing_leaves_the_checkpoint_and_the_lock_of_a_run_in_progress(single_copy, packed):
+def test_packing_leaves_the_checkpoint_and_the_lock_of_a_run_in_progress(
+    single_copy, packed_folder
+):
     run = sweeps.Run("digits", "dirichlet", 0.1, "md", 5, **experiments.SMALL)
     data, _ = records.run_files(sweeps.find_identity(run, "cpu"), "trial", single_copy)
     checkpoint = records.checkpoint_file(data)
@@ -397,14 +405,14 @@ def test_packing_leaves_the_checkpoint_and_the_lock_of_a_run_in_progress(single_
         records.pack(single_copy / "trial")
         assert checkpoint.read_bytes() == b"x"
         assert checkpoint.with_suffix(".lock").exists()
-    assert_same_content(single_copy, packed)
+    assert_same_content(single_copy, packed_folder)
 
 
 def test_two_processes_do_not_pack_a_sweep_at_once(single_copy):
     refusal = pytest.raises(InputError, match="is being packed by another process")
     with records.run_lock(single_copy / "trial" / records.ROWS), refusal:
         records.pack(single_copy / "trial")
-    assert len(list_files(single_copy)) == 12
+    assert len(list_files(single_copy)) == 12  # two files of each of six runs
 
 
 class Killed(BaseException):
@@ -412,11 +420,13 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("merging", [False, True])
-def test_a_pack_that_is_killed_anywhere_loses_nothing(single_files, tmp_path, monkeypatch, merging):
+@pytest.mark.parametrize("some_are_packed", [False, True])
+def test_a_pack_that_is_killed_anywhere_loses_nothing(
+    single_files, tmp_path, monkeypatch, some_are_packed
+):
     """Killed at each write, rename and deletion: readers return the same, and a second call completes."""
     start = shutil.copytree(single_files, tmp_path / "start")
-    if merging:  # three runs are packed already
+    if some_are_packed:  # three runs are packed already
         later = sorted((start / "trial").iterdir())[:6]
         for path in later:
             path.rename(tmp_path / path.name)
@@ -472,11 +482,11 @@ def test_a_pack_that_is_killed_anywhere_loses_nothing(single_files, tmp_path, mo
 def test_a_full_disk_is_reported_in_one_sentence_and_nothing_is_lost(
     single_copy, single_files, monkeypatch
 ):
-    def full(*_, **__):
+    def raise_disk_full(*_, **__):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(records.parquet, "write_table", full)
+        patch.setattr(records.parquet, "write_table", raise_disk_full)
         with pytest.raises(InputError, match=r"runs.parquet could not be written: No space left"):
             records.pack(single_copy / "trial")
     assert list_files(single_copy) == list_files(single_files)
@@ -488,7 +498,7 @@ def test_a_sidecar_with_an_entry_that_the_tables_lack_is_not_deleted(single_copy
     sidecar.write_text(json.dumps(metadata | {"mood": "fine"}), encoding="utf-8")
     with pytest.raises(InputError, match=rf"{re.escape(sidecar.name)} says more than runs.parquet"):
         records.pack(single_copy / "trial")
-    assert len(list_files(single_copy)) == 12
+    assert len(list_files(single_copy)) == 12  # two files of each of six runs
 
 
 def test_packing_reads_the_tables_before_it_deletes_single_files(

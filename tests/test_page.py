@@ -44,15 +44,18 @@ def page():
 
 
 @pytest.fixture(scope="module")
-def pooled(digits, federation):
-    """The model and the digits of the clients with data."""
+def model_and_digits(digits, federation):
+    """Return the model at w_0 and the pool of digits of the clients with data."""
     shards = [federation.shards[k] for k in federation.with_data]
     return digits.model(0), engine.pool(digits.train_x, digits.train_y, shards)
 
 
 @pytest.fixture(scope="module")
-def pooled_mnist(real_data):
-    """40 clients with one or two classes of MNIST, up to 60 images each; of 60 clients the others have none."""
+def model_and_mnist(real_data):
+    """Return model and pool of 40 clients with one or two classes of MNIST, up to 60 images each.
+
+    Of 60 clients the others have none.
+    """
     task = real_data("mnist")
     federation = partition.dirichlet(task.train_y, 60, 0.01, seed=0)
     shards = [federation.shards[k][:60] for k in federation.with_data]
@@ -62,17 +65,19 @@ def pooled_mnist(real_data):
 @pytest.fixture(params=["digits", "mnist"])
 def model_and_data(request):
     """The model and client data of digits, and of MNIST where its file is available."""
-    return request.getfixturevalue({"digits": "pooled", "mnist": "pooled_mnist"}[request.param])
+    return request.getfixturevalue(
+        {"digits": "model_and_digits", "mnist": "model_and_mnist"}[request.param]
+    )
 
 
 def client_gradients(module, data, steps=(0, 60)):
     """Return the clients' gradients at w_0 and after some steps of descent, [k N, d]."""
     w, gradients = models.flatten(module), []
     for t in range(max(steps) + 1):
-        now = torch.stack(list(engine.client_gradients(module, w, data)))
+        gradients_at_w = torch.stack(list(engine.client_gradients(module, w, data)))
         if t in steps:
-            gradients.append(now.numpy())
-        w = w - 0.3 * now.mean(0)
+            gradients.append(gradients_at_w.numpy())
+        w = w - 0.3 * gradients_at_w.mean(0)
     return np.concatenate(gradients)
 
 
@@ -175,8 +180,8 @@ def test_the_page_reports_sizes_and_estimates_their_total_like_the_package(page)
             assert page.estimate(page_reports, cap, alpha) == pytest.approx(total, rel=1e-12)
 
 
-def test_a_client_trains_like_the_engine(page, pooled):
-    module, data = pooled
+def test_a_client_trains_like_the_engine(page, model_and_digits):
+    module, data = model_and_digits
     w, count = models.flatten(module), len(data.sizes)
     method = methods.get("fedstas", steps=4, batch=16, lr=0.2)
     rates = np.linspace(0.05, 0.9, count)
@@ -193,28 +198,32 @@ def test_a_client_trains_like_the_engine(page, pooled):
 
 
 @pytest.mark.parametrize("epsilon", [None, 3.0])
-def test_a_round_samples_and_aggregates_as_the_algorithm_says(page, pooled, monkeypatch, epsilon):
-    module, data = pooled
+def test_a_round_samples_and_aggregates_as_the_algorithm_says(
+    page, model_and_digits, monkeypatch, epsilon
+):
+    module, data = model_and_digits
     x, y = data.x.split(data.sizes.tolist()), data.y.split(data.sizes.tolist())
     select, estimate, rounds = page.select, page.estimate, []
 
-    def watched_select(*arguments):
+    def record_selection(*arguments):
         rounds.append({"cohort": select(*arguments), "ratios": [], "models": []})
         return rounds[-1]["cohort"]
 
-    def watched_estimate(r, M, alpha):
+    def record_estimate(r, M, alpha):
         assert alpha == pytest.approx(privacy.truth_probability(epsilon, M), rel=1e-12)
-        rounds[-1]["total"] = estimate(r, M, alpha) if len(rounds) > 1 else -50.0  # it may be
+        rounds[-1]["total"] = (
+            estimate(r, M, alpha) if len(rounds) > 1 else -50.0
+        )  # noise may make it negative
         return rounds[-1]["total"]
 
-    def trained(net, w, x, y, ratio, rng):
+    def record_training(net, w, x, y, ratio, rng):
         rounds[-1]["ratios"].append(ratio)
         rounds[-1]["models"].append(w + len(y))
         return rounds[-1]["models"][-1]
 
-    monkeypatch.setattr(page, "select", watched_select)
-    monkeypatch.setattr(page, "estimate", watched_estimate)
-    monkeypatch.setattr(page, "client_update", trained)
+    monkeypatch.setattr(page, "select", record_selection)
+    monkeypatch.setattr(page, "estimate", record_estimate)
+    monkeypatch.setattr(page, "client_update", record_training)
     w = torch.zeros_like(models.flatten(module))
     run = page.fedstas(module, list(zip(x, y, strict=True)), w, 8, 100, epsilon=epsilon)
     for _ in range(3):

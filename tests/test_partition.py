@@ -96,14 +96,17 @@ def test_with_an_extreme_concentration_each_example_still_has_exactly_one_client
 
 
 def test_dirichlet_shares_have_the_moments_of_the_distribution():
-    """Share of client 0 in a class: mean 1/N, variance (1/N)(1 - 1/N)/(N a + 1); 6 standard errors."""
-    clients, a = 4, 0.5
+    """The share of client 0 in a class has the mean 1/N and the variance (1/N)(1 - 1/N)/(N concentration + 1).
+
+    Bounds are 6 and 5.6 standard errors, over 200 classes: a false alarm in 10^7.
+    """
+    clients, concentration = 4, 0.5
     labels = np.repeat(np.arange(200), 100)
-    shares = partition.dirichlet(labels, clients, a, seed=1).label_counts[0] / 100
-    variance = (1 / 4) * (3 / 4) / (clients * a + 1)
-    # 200 classes; 0.01 for the rounding of a share to one of 100 examples
+    shares = partition.dirichlet(labels, clients, concentration, seed=1).label_counts[0] / 100
+    variance = (1 / 4) * (3 / 4) / (clients * concentration + 1)
+    # 0.01 for the rounding of a share to one of 100 examples
     assert abs(shares.mean() - 1 / 4) < 6 * np.sqrt(variance / 200) + 0.01
-    assert abs(shares.var() - variance) < 0.035
+    assert abs(shares.var() - variance) < 0.035  # a standard error is 0.00625
 
 
 def test_by_class_gives_one_class_to_each_client():
@@ -165,12 +168,12 @@ def test_with_a_least_size_partitions_are_drawn_until_each_client_has_it():
         assert min(f.sizes.min() for f in federations) >= 20
         assert all(f.sizes.sum() == 600 and f.recipe["least"] == 20 for f in federations)
         for seed, federation in enumerate(federations):
-            plain = make(0, seed)
-            assert "least" not in plain.recipe
-            if plain.sizes.min() >= 20:
-                assert plain.sizes.tolist() == federation.sizes.tolist()
-            again = partition.from_recipe(LABELS, federation.recipe)
-            assert again.sizes.tolist() == federation.sizes.tolist()
+            without_least = make(0, seed)
+            assert "least" not in without_least.recipe
+            if without_least.sizes.min() >= 20:
+                assert without_least.sizes.tolist() == federation.sizes.tolist()
+            repeated = partition.from_recipe(LABELS, federation.recipe)
+            assert repeated.sizes.tolist() == federation.sizes.tolist()
 
 
 def test_lognormal_without_spread_is_equal_and_with_spread_is_not():

@@ -19,8 +19,8 @@ def frame() -> pd.DataFrame:
     rows = []
     for seed in range(6):
         for t in range(1, 21):
-            for method, more in (("md", 0.0), ("fedstas", 0.02)):
-                value = 0.3 + 0.01 * t + 0.03 * np.sin(seed) + more
+            for method, gain in (("md", 0.0), ("fedstas", 0.02)):
+                value = 0.3 + 0.01 * t + 0.03 * np.sin(seed) + gain
                 rows.append((method, seed, 20, t, value, value / 2, 1e6 * t))
     columns = ["method", "seed", "rounds", "round", "test_accuracy", "train_loss", "megabytes"]
     return pd.DataFrame(rows, columns=columns)
@@ -75,6 +75,7 @@ def test_names_at_the_ends_of_curves_stay_within_the_height_of_the_panel(end):
     plots.name_ends(ax, dict.fromkeys("abc", (1.0, end, "black")), gap=11)
     points = 72 / ax.figure.dpi
     heights = [ax.transData.transform(t.xy)[1] * points + t.xyann[1] for t in ax.texts]
+    # 5.5 is half of the gap, the height of a line.
     assert min(heights) >= ax.bbox.y0 * points + 5.5 - 1e-9
     assert max(heights) <= ax.bbox.y1 * points - 5.5 + 1e-9
     assert np.diff(heights) == pytest.approx([11, 11])
@@ -139,10 +140,10 @@ def table_of_chapter_5() -> pd.DataFrame:
     """Every method of the table in both partitions: four seeds, 20 rounds, both accuracies."""
     rows = []
     for place in ("dirichlet", "dirichlet_fixed_size"):
-        for at, method in enumerate(ch05.METHOD_ORDER):
+        for position, method in enumerate(ch05.METHOD_ORDER):
             for seed in range(4):
                 for t in range(1, 21):
-                    value = 0.3 + 0.01 * t + 0.02 * np.sin(seed + at)
+                    value = 0.3 + 0.01 * t + 0.02 * np.sin(seed + position)
                     row = ("preprint", place, method, seed, 20, t, value, value / 2, 2 - value)
                     rows.append((*row, 1e3 * t))
     columns = ["sweep", "partition", "method", "seed", "rounds", "round"]
@@ -320,6 +321,7 @@ def test_every_pair_of_method_and_variant_of_the_small_sweeps_is_one_run():
 
 
 def test_a_map_of_strata_shows_which_draws_may_choose_a_client():
+    """A design is the matrix [draws, clients] of the probabilities with which each draw chooses each client."""
     points, omega = np.array([[0.0, 0], [1, 0], [0, 2]]), np.array([0.25, 0.25, 0.5])
     halves, by_stratum = np.full((2, 3), 0.5), np.array([[1.0, 1, 0], [0, 0, 1]])
     shared = np.array([[1.0, 0.7, 0], [0, 0.3, 1]])

@@ -1,22 +1,20 @@
 """Randomised response: its distribution, the estimate from it, and its price."""
 
-import json
 import math
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE
 from scipy.integrate import quad
 from scipy.stats import chisquare, kstest, laplace, norm
 
 from fedstas import privacy, theory
 from fedstas.errors import InputError
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 SMALL = [c for c in REFERENCE["ntilde_small"]["cases"] if c["fake_support"] == "1..M-1"]
 LDP = [
     c
@@ -159,9 +157,9 @@ def test_composition_is_exact_by_enumeration_of_all_reports(size_cap, reports, d
     fake = (1 - alpha) / (size_cap - 1)
     pairs = []
     for r in product(range(1, size_cap), repeat=reports):
-        one = math.prod(fake + alpha * (x == 1) for x in r)
-        two = math.prod(fake + alpha * (x == 2) for x in r)
-        pairs.append((one, two))
+        chance_of_size_1 = math.prod(fake + alpha * (x == 1) for x in r)
+        chance_of_size_2 = math.prod(fake + alpha * (x == 2) for x in r)
+        pairs.append((chance_of_size_1, chance_of_size_2))
 
     def excess(epsilon):
         """Return by how much the reports of size 1 exceed e^epsilon times those of size 2."""
@@ -221,13 +219,17 @@ def test_the_noise_of_label_counts_has_the_density_that_its_epsilon_promises():
     noise = privacy.noisy_counts(np.repeat(counts, 20_000, 0), epsilon, rng) - counts
     assert kstest(noise.ravel(), laplace(scale=1 / epsilon).cdf).pvalue > 1e-6
     answers = np.linspace(-20, 20, 401)
-    one, other = (laplace(loc=c, scale=1 / epsilon).logpdf(answers) for c in (3, 4))
-    assert np.abs(one - other).max() == pytest.approx(epsilon)  # one example more or fewer
+    log_density_of_3, log_density_of_4 = (
+        laplace(loc=c, scale=1 / epsilon).logpdf(answers) for c in (3, 4)
+    )
+    assert np.abs(log_density_of_3 - log_density_of_4).max() == pytest.approx(
+        epsilon
+    )  # one example more or fewer
     # An example that changes its class moves two counts.
     pairs = laplace(loc=[3, 4], scale=1 / epsilon).logpdf(answers[:, None])
     swapped = laplace(loc=[4, 3], scale=1 / epsilon).logpdf(answers[:, None])
-    both = np.add.outer(*(pairs - swapped).T)
-    assert np.abs(both).max() == pytest.approx(2 * epsilon)
+    log_ratio = np.add.outer(*(pairs - swapped).T)
+    assert np.abs(log_ratio).max() == pytest.approx(2 * epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan, None])
@@ -238,9 +240,13 @@ def test_noise_of_label_counts_needs_an_epsilon_above_zero(epsilon):
 
 @pytest.mark.parametrize(("sigma", "epsilon"), [(0.4, 0.1), (1.0, 1.0), (3.0, 0.5), (0.7, 6.0)])
 def test_the_delta_of_gaussian_noise_is_the_integral_of_its_definition(sigma, epsilon):
-    one, other = norm(0, sigma).pdf, norm(1, sigma).pdf
+    density_of_0, density_of_1 = norm(0, sigma).pdf, norm(1, sigma).pdf
     value, error = quad(
-        lambda x: max(0.0, other(x) - math.exp(epsilon) * one(x)), -30, 60, points=[0, 1], limit=500
+        lambda x: max(0.0, density_of_1(x) - math.exp(epsilon) * density_of_0(x)),
+        -30,
+        60,
+        points=[0, 1],
+        limit=500,
     )
     assert privacy.gaussian_delta(sigma, epsilon, 1.0) == pytest.approx(value, abs=1e-9 + error)
     # At epsilon 0 it is the distance in total variation of two normal laws.
@@ -267,8 +273,8 @@ def test_a_noisy_sketch_is_short_and_its_noise_is_that_of_its_epsilon():
     noise = (answers - [3.0, 4.0]) / sigma
     assert kstest(noise.ravel(), norm.cdf).pvalue > 1e-6
     short = privacy.noisy_sketch([0.3, 0.4], clip, 2.0, 1e-5, np.random.default_rng(1))
-    same = privacy.noisy_sketch([0.0, 0.0], clip, 2.0, 1e-5, np.random.default_rng(1))
-    np.testing.assert_allclose(short - same, [0.3, 0.4])  # within clip it is as it was
+    noise_alone = privacy.noisy_sketch([0.0, 0.0], clip, 2.0, 1e-5, np.random.default_rng(1))
+    np.testing.assert_allclose(short - noise_alone, [0.3, 0.4])  # within clip it is as it was
 
 
 @pytest.mark.parametrize(

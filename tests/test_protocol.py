@@ -186,7 +186,7 @@ def test_a_grid_of_rates_is_completed_and_then_extended_where_its_optimum_is_at_
 
 
 @pytest.fixture(scope="module")
-def carried_out(tmp_path_factory):
+def settings_and_folder(tmp_path_factory):
     """Carry out the tiny protocol, with a user's design in it; return its settings and the folder of its runs."""
     folder = tmp_path_factory.mktemp("arena")
     design = folder / "by_size.py"
@@ -198,15 +198,15 @@ def carried_out(tmp_path_factory):
     return settings, folder
 
 
-def load_rows(carried_out, name):
+def load_curves_of(settings_and_folder, name):
     """Load the curves of a setting."""
-    settings, folder = carried_out
+    settings, folder = settings_and_folder
     return protocol.load_curves(settings[name], [folder])
 
 
-def test_rates_are_tuned_on_their_own_seeds_and_evaluated_on_others(carried_out):
-    settings, _ = carried_out
-    rows = load_rows(carried_out, "small")
+def test_rates_are_tuned_on_their_own_seeds_and_evaluated_on_others(settings_and_folder):
+    settings, _ = settings_and_folder
+    rows = load_curves_of(settings_and_folder, "small")
     table = protocol.tabulate_rates(settings["small"], rows)
     assert not table[list(TINY["rates"])].isna().any(axis=None)
     best = protocol.choose_rates(table)
@@ -217,13 +217,13 @@ def test_rates_are_tuned_on_their_own_seeds_and_evaluated_on_others(carried_out)
         ended = rate in (inside[0], inside[-1])
         assert not ended or len(inside) == len(TINY["rates"]) + protocol.MAX_EXTENSIONS
     # With other participants the rates are those of `small`; what is tuned there is not tuned again.
-    other = load_rows(carried_out, "smaller")
+    other = load_curves_of(settings_and_folder, "smaller")
     assert set(other["seed"]) == {0, 1}
     assert (other["rate"] == other["arm"].map(best)).all()
 
 
-def test_recorded_runs_are_not_run_again(carried_out, monkeypatch):
-    settings, folder = carried_out
+def test_recorded_runs_are_not_run_again(settings_and_folder, monkeypatch):
+    settings, folder = settings_and_folder
     monkeypatch.setattr(sweeps, "make", lambda *a, **k: pytest.fail("run again"))
     for name in settings:
         assert protocol.carry_out(settings, name, folder=folder) == []
@@ -237,20 +237,22 @@ def test_recorded_runs_are_not_run_again(carried_out, monkeypatch):
         ({"device": "tpu"}, "unknown device 'tpu'"),
     ],
 )
-def test_bad_options_are_refused_even_where_no_run_is_missing(carried_out, options, message):
-    settings, folder = carried_out
+def test_bad_options_are_refused_even_where_no_run_is_missing(
+    settings_and_folder, options, message
+):
+    settings, folder = settings_and_folder
     with pytest.raises(InputError, match=message):
         protocol.carry_out(settings, "small", folder=folder, **options)
 
 
-def test_an_arm_cannot_set_the_rate_that_is_tuned(carried_out):
+def test_an_arm_cannot_set_the_rate_that_is_tuned(settings_and_folder):
     with pytest.raises(InputError, match=r"md lr=0\.1: lr is what is tuned; leave it out"):
-        protocol.add_arm(carried_out[0]["small"], "md lr=0.1")
+        protocol.add_arm(settings_and_folder[0]["small"], "md lr=0.1")
 
 
-def test_a_user_s_design_is_compared_with_the_others(carried_out):
+def test_a_user_s_design_is_compared_with_the_others(settings_and_folder):
     # BySize with power 1 is md: the same draws, weights and curve.
-    settings, folder = carried_out
+    settings, folder = settings_and_folder
     outcomes = protocol.compute_outcomes(settings, "small", [folder])
     design = outcomes[outcomes["arm"] == "by_size.py:BySize"].set_index("seed")
     md = outcomes[outcomes["arm"] == "md"].set_index("seed")
@@ -260,9 +262,9 @@ def test_a_user_s_design_is_compared_with_the_others(carried_out):
         protocol.add_arm(settings["small"], "md")
 
 
-def test_the_reference_alone_gives_an_empty_table_of_gains(carried_out):
+def test_the_reference_alone_gives_an_empty_table_of_gains(settings_and_folder):
     # As after a change of a user's design: none of its runs is recorded yet.
-    settings, folder = carried_out
+    settings, folder = settings_and_folder
     outcomes = protocol.compute_outcomes(settings, "small", [folder])
     table = protocol.compute_gains(outcomes[outcomes["arm"] == "md"], "md")
     assert len(table) == 0 and {"arm", "metric", "gain", "holm"} <= set(table)
@@ -273,17 +275,19 @@ def test_the_reference_alone_gives_an_empty_table_of_gains(carried_out):
     assert report.splitlines()[-1].startswith("md ")
 
 
-def test_a_run_of_all_clients_has_no_variance_of_the_draw(carried_out):
-    settings, folder = carried_out
+def test_a_run_of_all_clients_has_no_variance_of_the_draw(settings_and_folder):
+    settings, folder = settings_and_folder
     frame = records.load(folder)
     one = frame[frame["clients_per_round"] == 100]
     assert (one["participants"] == one["participants"].iloc[0]).all()
     assert "everyone" in protocol.format_report(settings, "small", [folder])
 
 
-def test_a_user_s_design_is_compared_where_the_rates_are_those_of_another_setting(carried_out):
-    settings, folder = carried_out
-    # Not in it.
+def test_a_user_s_design_is_compared_where_the_rates_are_those_of_another_setting(
+    settings_and_folder,
+):
+    settings, folder = settings_and_folder
+    # Without the design among the arms of `small`, whose rates `smaller` takes over.
     settings = settings | {"small": replace(settings["small"], arms=settings["small"].arms[:-1])}
     settings |= {"smaller": protocol.add_arm(settings["smaller"], str(folder / "by_size.py"))}
     assert protocol.carry_out(settings, "smaller", folder=folder, progress=False) == []
@@ -330,8 +334,8 @@ def test_tuning_that_stops_before_the_budget_is_refused(tmp_path):
         protocol.carry_out(settings, "small", folder=tmp_path, arm="md", progress=False)
 
 
-def test_the_command_reports_a_setting_and_refuses_an_unknown_one(carried_out, capsys):
-    _, folder = carried_out
+def test_the_command_reports_a_setting_and_refuses_an_unknown_one(settings_and_folder, capsys):
+    _, folder = settings_and_folder
     command = [
         "arena",
         "--file",
@@ -348,7 +352,7 @@ def test_the_command_reports_a_setting_and_refuses_an_unknown_one(carried_out, c
     assert "unknown setting 'big': use one of small, smaller" in capsys.readouterr().err
 
 
-def test_the_worst_decile_of_clients(digits):
+def test_the_worst_decile_of_a_constant_prediction_is_0_unless_every_client_holds_its_class(digits):
     # A model that always says 0: clients without any 0 have accuracy 0; here all hold one class each.
     federation = partition.by_class(digits.train_y, 2, 10, seed=0)
     module = digits.model(0)

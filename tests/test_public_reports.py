@@ -39,7 +39,7 @@ def write_table(header: str, rows, name: str = "t.csv", **options) -> str:
 
 
 def patients(*columns, header="a,kind"):
-    """Write a table of these columns and a last one of two classes, in turns."""
+    """Write a table of these columns and a last one of the classes a and b in turns; return its name."""
     kinds = ["ab"[k % 2] for k in range(len(columns[0]))]
     return write_table(header, zip(*columns, kinds, strict=True))
 
@@ -117,9 +117,9 @@ def test_words_missing_values_other_separators_and_encodings():
     with pytest.raises(InputError, match=r"line 3: column size is 'NA': a missing value: fill it"):
         user_data.from_csv(table, **options)
     task = user_data.from_csv(table, **options, missing="indicate")
-    size, gone, *colours = task.train_x.T
-    assert gone.tolist() == [0, 1] + [0] * 14 and size[1] == pytest.approx(
-        float(np.delete(size.numpy(), 1).mean())
+    sizes_scaled, is_missing, *colours = task.train_x.T
+    assert is_missing.tolist() == [0, 1] + [0] * 14 and sizes_scaled[1] == pytest.approx(
+        float(np.delete(sizes_scaled.numpy(), 1).mean())
     )
     assert torch.stack(colours, 1).argmax(1).tolist()[:4] == [2, 0, 2, 1]  # blue, green, red
     assert (torch.stack(colours).sum(0) == 1).all()
@@ -311,7 +311,7 @@ def test_files_of_leaf_are_read():
     task = user_data.from_leaf("train", write_json(leaf(["a"], 4), "test.json"), shape=(1, 2, 1))
     assert task.classes == 2 and task.train_x.shape == (30, 1, 2, 1) and len(task.test_y) == 4
     assert task.users.tolist() == [1] * 10 + [0] * 10 + [2] * 10
-    good = leaf(["a"])
+    valid = leaf(["a"])
     for changes, message in (
         ({"num_samples": [9]}, "user 'a' has 10 x and 10 y, num_samples 9: they must be as many"),
         ({"users": ["a", "z"], "num_samples": [10, 1]}, "user 'z' has no user_data"),
@@ -319,7 +319,7 @@ def test_files_of_leaf_are_read():
         ({"user_data": {"a": {"x": ["to", "be"] * 5, "y": [3, 7] * 5}}}, "holds examples of text"),
     ):
         with pytest.raises(InputError, match=message):
-            user_data.from_leaf(write_json(good | changes, "bad.json"))
+            user_data.from_leaf(write_json(valid | changes, "bad.json"))
     with pytest.raises(InputError, match="is not of LEAF: it must have users and user_data"):
         user_data.from_leaf(write_json([1], "bad.json"))
 
@@ -352,11 +352,11 @@ def test_a_file_of_indices_names_the_clients():
     labels = np.arange(12) % 2
     federation = partition.make(write_json({"b": [4, 5], "a": [0], "c": []}, "who.json"), labels)
     assert [s.tolist() for s in federation.shards] == [[0], [4, 5], []]
-    again = partition.from_recipe(labels, federation.recipe)
-    assert federation.recipe["name"] == "who.json" and again.sizes.tolist() == [1, 2, 0]
+    repeated = partition.from_recipe(labels, federation.recipe)
+    assert federation.recipe["name"] == "who.json" and repeated.sizes.tolist() == [1, 2, 0]
     assert partition.make(write_json([[1], [2]], "who.json"), labels, clients=2).sizes.sum() == 2
     for text, message in (
-        ('{"a": [12]}', r"who\.json: the examples of client 0 are \[12\]: .* at most 11"),
+        ('{"a": [12]}', r"who\.json: client 0 has example 12, and there are 12 training examples"),
         ('{"a": [1], "a": [2]}', r"who\.json has the name 'a' twice"),
         ("{", r"who\.json cannot be read as JSON"),
         ("3", r"who\.json holds a int: it must hold"),
@@ -486,7 +486,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_would_be_misread_is_refused_in_one_sentence(case):
+def test_data_that_could_be_misread_are_refused_in_one_sentence(case):
     call, message = REFUSED[case]
     with pytest.raises(InputError, match=message) as error:
         call()
@@ -516,7 +516,7 @@ def test_a_data_folder_without_permission_is_named(monkeypatch):
         tasks.load("mnist", root="closed")
 
 
-def test_a_view_of_ones_own_is_told_what_it_has_itself():
+def test_the_error_of_a_missing_method_lists_those_of_a_users_view():
     class View:
         clients, round = 5, 1
 
@@ -555,14 +555,14 @@ def test_a_view_of_ones_own_is_told_what_it_has_itself():
         (nn.Linear(2, 2).requires_grad_(False), torch.ones(1, 2), torch.ones(1).long(), "frozen"),
     ],
 )
-def test_what_a_node_cannot_train_on_is_said_without_its_size(module, x, y, message):
+def test_the_defect_of_a_nodes_data_is_described_without_its_size(module, x, y, message):
     defect = models.find_data_defect(module, x, y)
     assert message.replace("\\", "") in defect and not {"9", "40", "30"} & set(defect.split())
     assert models.find_data_defect(nn.Linear(2, 2), torch.ones(3, 2), torch.ones(3).long()) == ""
     assert models.find_data_defect(nn.Linear(2, 2), torch.ones(0, 2), torch.ones(0).long()) == ""
 
 
-def test_numbers_are_decimals_alone():
+def test_only_decimal_notation_is_read_as_a_number():
     for word in ("1", "-1.5", "+.5e-3", "3.", "1E5"):
         assert NUMBER.fullmatch(word) and np.isfinite(float(word))
     for word in ("1_0", "１", "1,5", "inf", "nan", "0x1", "", "1 2"):

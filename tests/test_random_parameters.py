@@ -20,9 +20,9 @@ def test_sets_are_drawn_again_from_their_seed_and_every_chapter_accepts_its_own(
 
 def test_a_page_is_read_with_its_numbers_and_its_faults_are_found(tmp_path, monkeypatch):
     data = {"application/papermill.record/text/plain": "73.2"}
-    glued = new_output("display_data", data, metadata={"scrapbook": {"name": "a"}})
+    glued_output = new_output("display_data", data, metadata={"scrapbook": {"name": "a"}})
     text = "# T\n\nIt [rises]{.not-here} from {glue:text}`a:.0f` % to {glue:text}`a:.0f` %, $x$."
-    page = new_notebook(cells=[new_markdown_cell(text), new_code_cell("1", outputs=[glued])])
+    page = new_notebook(cells=[new_markdown_cell(text), new_code_cell("1", outputs=[glued_output])])
 
     def run(stem, values, output, progress):
         nbformat.write(page, output)
@@ -30,8 +30,8 @@ def test_a_page_is_read_with_its_numbers_and_its_faults_are_found(tmp_path, monk
     monkeypatch.setattr(chapters, "run", run)
     (fault,) = random_parameters.try_set("01_aggregation", {"seed": 1}, tmp_path)
     assert fault.startswith("a range of one number: ") and "from 73 % to 73 %" in fault
-    written = (tmp_path / "01-seed=1.txt").read_text(encoding="utf-8")
-    assert "rises" in written and "**(not here)**" in written and "$x$" in written
+    page_text = (tmp_path / "01-seed=1.txt").read_text(encoding="utf-8")
+    assert "rises" in page_text and "**(not here)**" in page_text and "$x$" in page_text
     assert live_text.find_faults(new_notebook()) == []
 
 
@@ -48,6 +48,7 @@ def test_a_printed_parameter_has_the_value_of_this_run_or_says_whose_it_has():
     assert printed("clients per round: 6") == [
         "another clients_per_round than this run's 4: clients per round: 6"
     ]
+    assert printed("ten different epsilon: 6.7") == []
     assert printed("the preprint's: epsilon 3.0") == printed("seed 5, epsilon 1/2") == []
 
 

@@ -142,8 +142,8 @@ def test_an_identity_says_how_the_first_model_comes_unless_it_is_sent(
     file, parameters = tmp_path / "start.npy", len(models.flatten(digits.model(0)))
     np.save(file, np.zeros(parameters, np.float32))
     sha = hashlib.sha256(file.read_bytes()).hexdigest()
-    named = {"initial_model": "start.npy", "files": {"initial_model": sha}}
-    assert make(initial_model=str(file)) == sent | named
+    name_and_hash = {"initial_model": "start.npy", "files": {"initial_model": sha}}
+    assert make(initial_model=str(file)) == sent | name_and_hash
     folder = tmp_path / "results"
     options = {"initial_model": str(file), "rounds": 1}
     history, identity, _ = record(digits, federation, methods.get("md"), folder, **options)
@@ -167,9 +167,15 @@ def test_a_run_is_made_again_by_its_own_rule(digits, federation, tmp_path, rule)
 
 
 def test_equal_runs_have_equal_identities_for_any_type_of_number(digits, federation):
-    numpy = {"rounds": np.int32(3), "clients_per_round": 4.0, "seed": np.int64(2), "eval_every": 2}
+    numpy_settings = {
+        "rounds": np.int32(3),
+        "clients_per_round": 4.0,
+        "seed": np.int64(2),
+        "eval_every": 2,
+    }
     first, second = (
-        records.identity(digits, federation, methods.get("md"), **h) for h in (SETTINGS, numpy)
+        records.identity(digits, federation, methods.get("md"), **settings)
+        for settings in (SETTINGS, numpy_settings)
     )
     assert json.dumps(first) == json.dumps(second)
     with pytest.raises(InputError, match="seed is '2'"):
@@ -353,7 +359,7 @@ def test_a_run_on_other_data_is_not_repeated(copy):
 def test_every_recorded_run_has_the_id_of_its_identity():
     """A change of `methods` or of the format of identities would make recorded runs unreadable."""
     runs = records.read_runs(Path(__file__).resolve().parents[1] / "results")
-    assert len(runs) == 9241
+    assert len(runs) == 9241  # all runs of results/: change it where runs are added
     for run in runs:
         identity = run.identity
         assert records.run_id(identity) == run.run
@@ -419,9 +425,9 @@ def test_a_file_that_another_process_keeps_writing_is_refused_after_a_wait(tmp_p
 
 
 def test_a_folder_that_cannot_be_searched_is_refused(tmp_path, monkeypatch):
-    def broken(self, pattern):
+    def raise_os_error(self, pattern):
         raise OSError(22, "Invalid argument", "/proc/1/net")
 
-    monkeypatch.setattr(Path, "rglob", broken)
+    monkeypatch.setattr(Path, "rglob", raise_os_error)
     with pytest.raises(InputError, match=r"cannot be searched: Invalid argument \(/proc/1/net\)"):
         records.read_runs(tmp_path)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 
 
-def files() -> list[Path]:
+def files_in_git() -> list[Path]:
     """Return the files in git; skip in a copy without git."""
     result = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -27,7 +27,7 @@ def files() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def text(path: Path) -> str:
+def read_text_or_nothing(path: Path) -> str:
     """Return the text of a file; empty if it is binary."""
     try:
         return path.read_text(encoding="utf-8")
@@ -120,13 +120,13 @@ def test_chapter_names_its_kernel_and_parameters(path):
 
 
 def test_no_notebook_has_outputs():
-    notebooks = [path for path in files() if path.suffix == ".ipynb"]
-    full = [
+    notebooks = [path for path in files_in_git() if path.suffix == ".ipynb"]
+    with_outputs = [
         path.name
         for path in notebooks
         if any(cell.get("outputs") for cell in jupytext.read(path).cells)
     ]
-    assert full == []
+    assert with_outputs == []
 
 
 def test_no_file_names_a_path_of_one_machine():
@@ -134,8 +134,8 @@ def test_no_file_names_a_path_of_one_machine():
     pattern = re.compile(rf"(^|[^A-Za-z0-9_.~}}/-])/({folders})/")
     lines = [
         f"{path.relative_to(ROOT)}: {line.strip()[:80]}"
-        for path in files()
-        for line in text(path).splitlines()
+        for path in files_in_git()
+        for line in read_text_or_nothing(path).splitlines()
         if pattern.search(line)
     ]
     assert lines == []
@@ -146,21 +146,25 @@ def test_git_holds_no_data_sets_and_no_generated_files():
         r"\.(npz|npy|gz|webp|pkl|pt|pth|pyc|ipynb)$"
         r"|(^|/)(_build|\.cache|__pycache__|\.venv)/|^book/chapters/"
     )
-    names = [path.relative_to(ROOT).as_posix() for path in files()]
+    names = [path.relative_to(ROOT).as_posix() for path in files_in_git()]
     example = "examples/own/my_clients.npy"  # half a kilobyte, for `--partition`
     assert [name for name in names if bad.search(name)] == [example]
 
 
 def test_git_holds_no_large_file():
     """Tables of thousands of recorded runs may be larger than other files."""
-    sizes = {path.relative_to(ROOT).as_posix(): path.stat().st_size for path in files()}
+    sizes = {path.relative_to(ROOT).as_posix(): path.stat().st_size for path in files_in_git()}
     limits = {name: 4_000_000 if name.startswith("results/") else 2_000_000 for name in sizes}
     assert [name for name, size in sizes.items() if size > limits[name]] == []
 
 
 def test_the_repositorys_address_is_only_in_the_configuration_and_the_readme():
     url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
-    holders = {path.relative_to(ROOT).as_posix() for path in files() if url in text(path)}
+    holders = {
+        path.relative_to(ROOT).as_posix()
+        for path in files_in_git()
+        if url in read_text_or_nothing(path)
+    }
     assert holders == {"_config.yml", "README.md"}
     assert f"git clone {url} && cd {url.rpartition('/')[2]}\n" in (ROOT / "README.md").read_text(
         encoding="utf-8"
@@ -185,19 +189,21 @@ def test_the_readme_names_the_other_entry_points():
     assert "## Second edition (unreleased)" in changes and f"## {version}" in changes
 
 
-def commands(target: str) -> list[str]:
+def commands_of_target(target: str) -> list[str]:
     """Return the commands of a target of the Makefile."""
     rules = (ROOT / "Makefile").read_text(encoding="utf-8")
     rule = re.search(rf"^{target}:(.*)\n((?:\t.*\n)*)", rules, re.MULTILINE)
-    inside = [line for name in rule[1].split() if name[0] != "." for line in commands(name)]
+    inside = [
+        line for name in rule[1].split() if name[0] != "." for line in commands_of_target(name)
+    ]
     return inside + [line.strip() for line in rule[2].splitlines()]
 
 
 def test_make_shows_what_it_runs_and_lists_its_targets():
     for target in ("book", "test", "check", "test-flower", "notebooks", "format"):
-        run = commands(target)
+        run = commands_of_target(target)
         assert run and not any(line.startswith("@") for line in run), target
-    parts = " ".join(commands("check"))
+    parts = " ".join(commands_of_target("check"))
     for part in ("ruff format --check", "ruff check", "mypy", '-m "not slow"'):
         assert part in parts, part
     rules = (ROOT / "Makefile").read_text(encoding="utf-8")

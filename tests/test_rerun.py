@@ -31,9 +31,9 @@ NEEDED = (
 )
 
 
-def commands(elsewhere: bool) -> list[str]:
+def commands_of_page(elsewhere: bool) -> list[str]:
     """Return the lines of the page's boxes that a test runs, or of those marked `elsewhere`."""
-    listed = []
+    lines_of_boxes = []
     for box in BOX.finditer(PAGE):
         options, lines = [], box["body"].splitlines()
         while lines and re.match(r":[\w-]+:", lines[0]):
@@ -41,11 +41,11 @@ def commands(elsewhere: bool) -> list[str]:
         assert options in ([], [":class: elsewhere"]), options
         assert bool(options) == (box["head"] != "bash"), box[0]
         if bool(options) == elsewhere:
-            listed += [line for line in lines if line.strip()]
-    return listed
+            lines_of_boxes += [line for line in lines if line.strip()]
+    return lines_of_boxes
 
 
-COMMANDS, ELSEWHERE = commands(elsewhere=False), commands(elsewhere=True)
+COMMANDS, ELSEWHERE = commands_of_page(elsewhere=False), commands_of_page(elsewhere=True)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_one_chapter_runs_in_a_shell():
     ]
 
 
-def outputs(page: Path) -> list[dict]:
+def outputs_of_page(page: Path) -> list[dict]:
     """Return all outputs of an executed page."""
     cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
     return [out for cell in cells for out in cell.get("outputs", [])]
@@ -156,7 +156,9 @@ def test_the_example_runs(command, clone, warm):
     if command.startswith("fedstas chapter") and "--parameters" not in command:
         words = shlex.split(command)
         page = clone / "book" / "chapters" / f"{chapters.find(words[2])}.ipynb"
-        figures = [out["data"] for out in outputs(page) if "<Figure" in str(out.get("data", {}))]
+        figures = [
+            out["data"] for out in outputs_of_page(page) if "<Figure" in str(out.get("data", {}))
+        ]
         assert figures or page.stem in (
             "09a_proofs",
             "09b_variations",

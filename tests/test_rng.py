@@ -8,10 +8,10 @@ from fedstas.sim.rng import stream
 
 
 def test_a_stream_is_a_function_of_seed_purpose_and_ids():
-    one = stream(3, "data", 5, 2).random(4)
+    first = stream(3, "data", 5, 2).random(4)
     stream(3, "clients", 5).random(1000)  # another draw in between changes nothing
-    np.testing.assert_array_equal(stream(3, "data", 5, 2).random(4), one)
-    np.testing.assert_array_equal(stream(3, "data", np.int64(5), 2).random(4), one)
+    np.testing.assert_array_equal(stream(3, "data", 5, 2).random(4), first)
+    np.testing.assert_array_equal(stream(3, "data", np.int64(5), 2).random(4), first)
 
 
 def test_different_names_give_different_streams():

@@ -19,10 +19,10 @@ from fedstas.least_variance import LeastVarianceState
 from fedstas.sim import run_file
 from fedstas.state import Renewed, classes_of_parts, declared_classes
 
-A = np.arange(3)
+ARRAY = np.arange(3)
 
 
-def stored(value, classes=()):
+def write_and_read_back(value, classes=()):
     """Return a value as read back after it is written to a file."""
     arrays = {}
     plain = json.loads(json.dumps(run_file.encode(value, arrays, classes)))
@@ -45,13 +45,13 @@ def stored(value, classes=()):
     ids=str,
 )
 def test_plain_values_are_restored(value):
-    assert repr(stored(value)) == repr(value)
+    assert repr(write_and_read_back(value)) == repr(value)
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        A,
+        ARRAY,
         np.float32(0.1),
         np.zeros((2, 0)),
         np.array(["a", "bc"]),
@@ -62,24 +62,26 @@ def test_plain_values_are_restored(value):
     ids=str,
 )
 def test_arrays_and_tensors_are_restored_with_their_type(value):
-    result = stored({"x": value})["x"]
+    result = write_and_read_back({"x": value})["x"]
     assert type(result) is type(value) and result.dtype == value.dtype
     np.testing.assert_array_equal(np.asarray(result), np.asarray(value))
 
 
 STATES = [
-    StrataState(Renewed(Strata(A, A / 2, A), 3)),
-    FrozenState(Renewed(FrozenStrata(A, A, A), 1)),
-    LeastVarianceState(Renewed(Squeezed(A[None] / 7, A[None]), 1), Renewed((A, A / 2), 2)),
+    StrataState(Renewed(Strata(ARRAY, ARRAY / 2, ARRAY), 3)),
+    FrozenState(Renewed(FrozenStrata(ARRAY, ARRAY, ARRAY), 1)),
+    LeastVarianceState(
+        Renewed(Squeezed(ARRAY[None] / 7, ARRAY[None]), 1), Renewed((ARRAY, ARRAY / 2), 2)
+    ),
     BalancedState(),
-    KVibState(Renewed(Scores(A / 3, 0.5, A / 4), 2), A),
+    KVibState(Renewed(Scores(ARRAY / 3, 0.5, ARRAY / 4), 2), ARRAY),
 ]
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
 def test_the_states_of_the_packages_designs_are_restored(state):
     kind = type(state)
-    result = stored({kind: state}, declared_classes(kind))[kind]
+    result = write_and_read_back({kind: state}, declared_classes(kind))[kind]
     assert type(result) is kind
     assert repr(result) == repr(state)
 
@@ -151,7 +153,7 @@ class Counting:
 def test_a_users_state_is_stored_with_the_classes_that_its_annotations_name():
     assert classes_of_parts(Counting()) == {Counts, Undeclared}
     state = Counts({1: 5}, [Undeclared(2)])
-    assert stored(state, classes_of_parts(Counting())) == state
+    assert write_and_read_back(state, classes_of_parts(Counting())) == state
 
 
 def test_a_state_of_an_undeclared_class_or_with_other_fields_is_reported_as_another_version():

@@ -29,8 +29,10 @@ OMEGA = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
 MEMORY = torch.tensor([[1.0, 0, 2], [0, 3, -1], [-2, 1, 1], [5, 5, 5]], dtype=torch.float64)
 UPDATES = torch.tensor([[2.0, 1, 0], [1, 1, 1], [0, -4, 2], [1, 0, 0]], dtype=torch.float64)
 LABELS = torch.tensor([0, 1, 0, 1])
-HOW = {"clients_per_round": 5, "seed": 1, "device": "cpu"}
-SENT = HOW | {"initial_model": "sent"}  # w_0 is downloaded like any other model
+OPTIONS = {"clients_per_round": 5, "seed": 1, "device": "cpu"}
+OPTIONS_WITH_DOWNLOAD = OPTIONS | {
+    "initial_model": "sent"
+}  # w_0 is downloaded like any other model
 
 
 def enumerate_cohorts(m):
@@ -79,12 +81,16 @@ def test_stratified_weights_cancel_a_memory_of_the_same_strata():
 
 
 def test_the_clusters_are_made_once_and_paid_for(digits, federation):
-    history = simulation.run(digits, federation, methods.get("cluster-fedvarp"), rounds=2, **SENT)
+    history = simulation.run(
+        digits, federation, methods.get("cluster-fedvarp"), rounds=2, **OPTIONS_WITH_DOWNLOAD
+    )
     n, parameters = len(federation.with_data), len(history.params)
     labels = history.state.server.optimizer.labels
     assert labels.shape == (n,) and 1 < labels.max() < 10
     frame = history.frame
-    plain = simulation.run(digits, federation, methods.get("fedavg-unbiased"), rounds=2, **SENT)
+    plain = simulation.run(
+        digits, federation, methods.get("fedavg-unbiased"), rounds=2, **OPTIONS_WITH_DOWNLOAD
+    )
     extra = frame["bytes_down"] - plain.frame["bytes_down"]
     # The columns are cumulative: the clusters are paid for in round 1, and nothing is added in round 2. The five
     # participants of round 1 download w_0 anyway.
@@ -123,29 +129,29 @@ def test_a_client_without_a_step_keeps_its_control_variate():
 
 
 def test_scaffold_trains_as_the_algorithm_written_out(digits):
-    """Two rounds of all clients by a loop over clients, with c_i, c and corrections of one's own."""
+    """Three rounds of all clients, as a loop over clients that keeps the control variates c_k and c itself."""
     federation = partition.iid(digits.train_y, 4, 0)
     method = methods.get("scaffold", lr=0.3, steps=4, batch=16)
-    how = HOW | {"clients_per_round": 4}
-    history = simulation.run(digits, federation, method, rounds=3, **how)
+    options = OPTIONS | {"clients_per_round": 4}
+    history = simulation.run(digits, federation, method, rounds=3, **options)
     setup = simulation.prepare(digits, federation, method, 4, 1)
     server, x = setup.start()
     omega = torch.from_numpy(federation.sizes / federation.sizes.sum()).float()
     c_k = torch.zeros(4, len(x))
     for t in (1, 2, 3):
         cohort = history.cohorts[t - 1]
-        whom = simulation.Cohort(cohort, np.ones(4))
-        idx, weight, _ = simulation.draw_batches(method, setup.data, whom, np.ones(4), 1, t)
-        c, moved = omega @ c_k, x * 0
+        participants = simulation.Cohort(cohort, np.ones(4))
+        idx, weight, _ = simulation.draw_batches(method, setup.data, participants, np.ones(4), 1, t)
+        c, mean_update = omega @ c_k, x * 0
         for place, k in enumerate(cohort):
             rows = idx[[place]], weight[[place]]
             corrections = (c - c_k[k])[None]
             y = engine.local_updates(
                 server.module, x, setup.data, *rows, lr=0.3, corrections=corrections
             )[0]
-            moved = moved + omega[k] * (y - x)
+            mean_update = mean_update + omega[k] * (y - x)
             c_k[k] = c_k[k] - c + (x - y) / (4 * 0.3)
-        x = x + moved
+        x = x + mean_update
     np.testing.assert_allclose(history.params, x.numpy(), atol=1e-5)
 
 
@@ -194,14 +200,16 @@ def test_scaffold_is_unbiased_over_all_cohorts(steps, digits):
 
 
 def test_scaffold_doubles_the_traffic_of_models_and_nothing_else(digits, federation):
-    one, plain = (
-        simulation.run(digits, federation, methods.get(name), rounds=3, **SENT).frame
+    scaffold, plain = (
+        simulation.run(
+            digits, federation, methods.get(name), rounds=3, **OPTIONS_WITH_DOWNLOAD
+        ).frame
         for name in ("scaffold", "fedavg-unbiased")
     )
     sizes = 8 * len(federation.with_data)  # each client sends its size once
-    assert one["bytes_down"].tolist() == (2 * plain["bytes_down"]).tolist()
-    assert (one["bytes_up"] - sizes).tolist() == (2 * (plain["bytes_up"] - sizes)).tolist()
-    assert one["examples"].tolist() == plain["examples"].tolist()
+    assert scaffold["bytes_down"].tolist() == (2 * plain["bytes_down"]).tolist()
+    assert (scaffold["bytes_up"] - sizes).tolist() == (2 * (plain["bytes_up"] - sizes)).tolist()
+    assert scaffold["examples"].tolist() == plain["examples"].tolist()
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.floats(0.001, 1))
@@ -263,13 +271,13 @@ def test_the_mean_of_fednova_over_all_cohorts(m):
 
 def test_fednova_is_fedavg_only_where_all_have_as_many_steps(digits, federation):
     def run(**settings):
-        return simulation.run(digits, federation, rounds=2, **HOW, **settings).params
+        return simulation.run(digits, federation, rounds=2, **OPTIONS, **settings).params
 
     local = {"lr": 0.2, "batch": 16}
     equal = [run(method=methods.get(n, steps=3, epochs=None, **local)) for n in ("fednova", "md")]
     np.testing.assert_allclose(*equal, atol=1e-6)
-    one, other = (run(method=methods.get(n, epochs=1, **local)) for n in ("fednova", "md"))
-    assert np.abs(one - other).max() > 1e-3
+    fednova, md = (run(method=methods.get(n, epochs=1, **local)) for n in ("fednova", "md"))
+    assert np.abs(fednova - md).max() > 1e-3
 
 
 def test_server_momentum_follows_its_recurrence():
@@ -282,22 +290,24 @@ def test_server_momentum_follows_its_recurrence():
 
 
 def test_momentum_of_zero_is_the_plain_average(digits, federation):
-    one, other = (
-        simulation.run(digits, federation, methods.get("md", **server), rounds=3, **HOW)
+    with_momentum, average = (
+        simulation.run(digits, federation, methods.get("md", **server), rounds=3, **OPTIONS)
         for server in ({"server": ServerMomentum(beta=0)}, {})
     )
-    np.testing.assert_array_equal(one.params, other.params)
+    np.testing.assert_array_equal(with_momentum.params, average.params)
 
 
 @pytest.mark.parametrize("server", [Scaffold(), ClusterMemoryServer(4), ServerMomentum()])
 @pytest.mark.parametrize("name", ["md", "poisson", "fedstas-least-variance"])
-def test_servers_go_with_other_designs_and_resume(name, server, digits, federation):
+def test_servers_train_with_other_designs_and_resume(name, server, digits, federation):
     method = methods.get(name, server=server)
     assert from_dict(to_dict(server)) == server
-    first = simulation.run(digits, federation, method, rounds=2, **HOW)
-    resumed = simulation.run(digits, federation, method, rounds=4, resume=deepcopy(first), **HOW)
-    whole = simulation.run(digits, federation, method, rounds=4, **HOW)
-    np.testing.assert_array_equal(resumed.params, whole.params)
+    first = simulation.run(digits, federation, method, rounds=2, **OPTIONS)
+    resumed = simulation.run(
+        digits, federation, method, rounds=4, resume=deepcopy(first), **OPTIONS
+    )
+    uninterrupted = simulation.run(digits, federation, method, rounds=4, **OPTIONS)
+    np.testing.assert_array_equal(resumed.params, uninterrupted.params)
 
 
 def test_bad_settings_of_servers_are_refused():

@@ -34,23 +34,26 @@ def expected_weights(cohort: Cohort, drop: float, remedy: str) -> np.ndarray:
 
 
 @given(WEIGHTS, st.floats(0, 0.9))
-def test_divided_weights_are_unbiased_and_those_without_a_remedy_are_short(weights, drop):
+def test_divided_weights_are_unbiased_and_without_a_remedy_weights_shrink_by_the_rate_of_answers(
+    weights, drop
+):
     cohort = Cohort(np.arange(len(weights)), np.array(weights))
     np.testing.assert_allclose(expected_weights(cohort, drop, "divide"), weights, rtol=1e-9)
-    short = (1 - drop) * cohort.weights
-    np.testing.assert_allclose(expected_weights(cohort, drop, "none"), short, rtol=1e-9)
+    shrunk = (1 - drop) * cohort.weights
+    np.testing.assert_allclose(expected_weights(cohort, drop, "none"), shrunk, rtol=1e-9)
 
 
 @given(WEIGHTS, st.integers(1, 31))
 def test_renormalised_weights_add_up_to_those_of_the_cohort(weights, mask):
     cohort = Cohort(np.arange(len(weights)), np.array(weights), strata=np.arange(len(weights)))
     answers = np.array([bool(mask >> k & 1) for k in range(len(weights))])
-    rest = simulation.answering(cohort, answers, 0.5, "renormalise")
-    np.testing.assert_array_equal(rest.strata, np.flatnonzero(answers))
+    reweighted = simulation.answering(cohort, answers, 0.5, "renormalise")
+    np.testing.assert_array_equal(reweighted.strata, np.flatnonzero(answers))
     if answers.any():
-        assert rest.weights.sum() == pytest.approx(cohort.weights.sum())
+        assert reweighted.weights.sum() == pytest.approx(cohort.weights.sum())
         np.testing.assert_allclose(
-            rest.weights / rest.weights[0], cohort.weights[answers] / cohort.weights[answers][0]
+            reweighted.weights / reweighted.weights[0],
+            cohort.weights[answers] / cohort.weights[answers][0],
         )
 
 
@@ -64,12 +67,12 @@ def test_equal_seeds_have_the_same_clients_offline_and_the_cohorts_of_a_run_with
     digits, federation
 ):
     """A cohort is drawn before anybody is silent, so that designs that ask for nothing draw as ever."""
-    silent, usual = run(digits, federation, drop=0.5), run(digits, federation)
-    for one, other in zip(silent.cohorts, usual.cohorts, strict=True):
+    silent, without_silence = run(digits, federation, drop=0.5), run(digits, federation)
+    for one, other in zip(silent.cohorts, without_silence.cohorts, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert silent.frame["bytes_down"].tolist() == usual.frame["bytes_down"].tolist()
-    assert (silent.frame["bytes_up"] < usual.frame["bytes_up"]).all()
-    assert silent.frame["test_accuracy"].iloc[-1] != usual.frame["test_accuracy"].iloc[-1]
+    assert silent.frame["bytes_down"].tolist() == without_silence.frame["bytes_down"].tolist()
+    assert (silent.frame["bytes_up"] < without_silence.frame["bytes_up"]).all()
+    assert silent.frame["test_accuracy"].iloc[-1] != without_silence.frame["test_accuracy"].iloc[-1]
 
 
 def test_without_silence_nothing_changes(digits, federation):
@@ -88,12 +91,12 @@ def test_a_resumed_run_with_silence_equals_an_uninterrupted_one_also_from_a_file
     name, digits, federation, tmp_path
 ):
     method, options = methods.get(name), {"drop": 0.3, "remedy": "renormalise"} | SETTINGS
-    whole = simulation.run(digits, federation, method, **options)
+    uninterrupted = simulation.run(digits, federation, method, **options)
     first = simulation.run(digits, federation, method, **options | {"rounds": 3})
     run_file.save_history(tmp_path / "h", {}, first)
     loaded = run_file.load_history(tmp_path / "h", {}, method)
     resumed = simulation.run(digits, federation, method, **options, resume=loaded)
-    np.testing.assert_array_equal(resumed.params, whole.params)
+    np.testing.assert_array_equal(resumed.params, uninterrupted.params)
     with pytest.raises(InputError, match="resume: the history is of another"):
         simulation.run(digits, federation, method, **options | {"drop": 0.2}, resume=loaded)
 
@@ -109,9 +112,9 @@ def test_silence_is_part_of_an_identity_only_where_it_is_set(digits, federation,
     (record,) = records.read_runs(tmp_path / "silent")
     assert (record.identity["drop"], record.identity["remedy"]) == (0.4, "none")
     assert tables.record_key(record.identity) == tables.run_key(declared)
-    again = records.rerun(record.run, tmp_path).frame
+    repeated = records.rerun(record.run, tmp_path).frame
     pd.testing.assert_frame_equal(
-        again.drop(columns="seconds"), record.frame().drop(columns="seconds")
+        repeated.drop(columns="seconds"), record.frame().drop(columns="seconds")
     )
 
 

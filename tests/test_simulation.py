@@ -34,7 +34,7 @@ from fedstas.errors import Diverged, InputError
 from fedstas.views import sketch_signs
 
 POISSON_SAMPLING = ("poisson", "optimal-client-sampling", "k-vib")  # no fixed cohort size
-P = 64 * 50 + 50 + 50 * 10 + 10  # parameters of the digits perceptron
+P = 64 * 50 + 50 + 50 * 10 + 10  # number of parameters of the digits perceptron
 NAMES = methods.names()
 
 
@@ -167,7 +167,7 @@ def test_all_methods_start_from_the_same_model(digits, federation, monkeypatch):
     assert all(torch.equal(start, expected) for start in starts)
 
 
-def train_plainly(task, federation, history, *, rounds, steps, lr, weights):
+def train_by_pytorch(task, federation, history, *, rounds, steps, lr, weights):
     """Return the parameters of federated training with deep copies, PyTorch's optimiser and full local batches."""
     model = task.model(1)
     for t in range(rounds):
@@ -190,7 +190,7 @@ def test_fedavg_agrees_with_a_plain_implementation(digits, federation):
     method = methods.get("fedavg", batch=10_000, lr=0.2, steps=3)
     history = run(digits, federation, method, rounds=3)
     sizes = federation.sizes
-    expected = train_plainly(
+    expected = train_by_pytorch(
         digits,
         federation,
         history,
@@ -207,7 +207,7 @@ def test_fedavg_agrees_with_a_plain_implementation(digits, federation):
 def test_md_averages_with_equal_weights_and_a_client_may_count_twice(digits, federation):
     history = run(digits, federation, methods.get("md", batch=10_000, lr=0.2), rounds=5)
     assert any(len(set(c.tolist())) < len(c) for c in history.cohorts)
-    expected = train_plainly(
+    expected = train_by_pytorch(
         digits,
         federation,
         history,
@@ -222,7 +222,7 @@ def test_md_averages_with_equal_weights_and_a_client_may_count_twice(digits, fed
 def test_expansion_weights_apply_to_updates(digits, federation):
     history = run(digits, federation, methods.get("fedavg-unbiased", batch=10_000), rounds=2)
     n, sizes = len(federation.with_data), federation.sizes
-    expected = train_plainly(
+    expected = train_by_pytorch(
         digits,
         federation,
         history,
@@ -343,7 +343,7 @@ def test_a_first_model_from_a_file_is_downloaded(digits, federation, tmp_path):
         (b"no array", "holds no array: write it by numpy.save"),
     ],
 )
-def test_a_first_model_that_does_not_fit_is_one_sentence(
+def test_a_first_model_that_does_not_fit_is_refused_in_one_sentence(
     digits, federation, tmp_path, content, message
 ):
     file = tmp_path / "start.npy"
@@ -428,8 +428,10 @@ def test_sketches_and_output_gradients_are_those_of_the_gradients(digits, federa
     sketches = server.sketches(16)
     assert sketches.dtype == np.float32 and sketches.shape == (n, 16)
     # A client makes its own from its gradient and the seed, up to the rounding that the server does.
-    own = sketch.signed_sums(gradients[3], 16, sketch_signs(0))
-    np.testing.assert_allclose(sketches[3], own, atol=2.0**-16 * np.abs(sketches).max())
+    sketch_of_client = sketch.signed_sums(gradients[3], 16, sketch_signs(0))
+    np.testing.assert_allclose(
+        sketches[3], sketch_of_client, atol=2.0**-16 * np.abs(sketches).max()
+    )
     assert server.cost == {"examples": total, "bytes_down": n * P * 4, "bytes_up": n * 4 * 16}
     layer = server.output_layer
     assert (layer.start, layer.stop) == (64 * 50 + 50, P)  # 50 x 10 weights and 10 biases
@@ -467,9 +469,10 @@ def test_sketches_agree_between_backends(digits, federation, backend, monkeypatc
     server.begin(1, params)
     if backend == "loop":
         monkeypatch.setattr(engine, "kernels_of", lambda module: autograd)
-    again = server.sketches(64)
+    result = server.sketches(64)
+    # The grid of rounding. Few sums lie so near to a midpoint that last bits decide between two steps.
     step = 2.0**-15 * np.abs(expected).max()
-    assert np.abs(again - expected).max() <= step and (again == expected).mean() > 0.9
+    assert np.abs(result - expected).max() <= step and (result == expected).mean() > 0.9
 
 
 def test_label_counts_cost_a_number_for_each_class_once(digits, federation):
@@ -519,6 +522,8 @@ def test_an_answer_that_is_not_finite_is_reported_as_a_divergence(digits, federa
 
 @dataclass
 class Draws:
+    """The state of `EverySecondRound`: how often it was called."""
+
     count: int = 0
 
 
@@ -566,11 +571,13 @@ def test_a_server_with_update_memory_steps_even_with_an_empty_cohort(digits, fed
 
 
 def test_fedvarp_begins_like_averaging_and_stores_the_last_updates(digits, federation):
-    plain, varp = (run(digits, federation, n, rounds=1) for n in ("fedavg-unbiased", "fedvarp"))
-    np.testing.assert_allclose(varp.params, plain.params, atol=1e-7)
-    assert varp.frame.bytes_up.tolist() == plain.frame.bytes_up.tolist()
-    remembered = varp.state.server.optimizer.updates.numpy()
-    took_part = np.isin(federation.with_data, varp.cohorts[0])
+    averaging, fedvarp = (
+        run(digits, federation, n, rounds=1) for n in ("fedavg-unbiased", "fedvarp")
+    )
+    np.testing.assert_allclose(fedvarp.params, averaging.params, atol=1e-7)
+    assert fedvarp.frame.bytes_up.tolist() == averaging.frame.bytes_up.tolist()
+    remembered = fedvarp.state.server.optimizer.updates.numpy()
+    took_part = np.isin(federation.with_data, fedvarp.cohorts[0])
     np.testing.assert_array_equal(np.abs(remembered).max(1) > 0, took_part)
     mifa = run(digits, federation, "mifa", rounds=1)  # zero for those who were not there
     omega = federation.sizes[federation.with_data] / federation.sizes.sum()
@@ -588,7 +595,7 @@ def test_a_server_with_update_memory_reads_no_size_if_its_method_reads_none(
     np.testing.assert_allclose(history.params, start + remembered.mean(0), atol=1e-7)
 
 
-def test_centralised_moves_one_model_per_round(digits, federation, histories):
+def test_centralised_pays_for_one_model_down_and_up_per_round(digits, federation, histories):
     down, up = bytes_of_rounds(histories["centralised"])
     assert down == up == [t * P * 4 for t in range(1, 6)]
 
@@ -736,9 +743,9 @@ def test_the_private_method_as_written_draws_new_reports_each_round(
 ):
     run(digits, federation, methods.get("fedstas-dp", epsilon=1.0), rounds=8)
     by_size = pd.DataFrame(reports_without_sizes, columns=["size", "report"]).groupby("size").report
-    often = [group for _, group in by_size if len(group) >= 4]
-    assert often
-    assert all(group.nunique() > 1 for group in often)
+    reported_often = [group for _, group in by_size if len(group) >= 4]
+    assert reported_often
+    assert all(group.nunique() > 1 for group in reported_often)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "md", "fedstas", "fedstas-unbiased"])
@@ -855,7 +862,8 @@ def test_a_diverged_run_keeps_its_history(digits, federation, name):
 )
 def test_bad_arguments_of_a_run_are_refused(digits, federation, options, message):
     with pytest.raises(InputError, match=message):
-        run(digits, federation, "fedavg", **options)  # md draws a client twice
+        # Not of md, which may draw a client twice and so takes 20 per round of 19.
+        run(digits, federation, "fedavg", **options)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

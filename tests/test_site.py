@@ -87,14 +87,16 @@ def test_each_claim_has_an_anchor_and_links_to_the_theorem_that_answers_it(site)
     page = site[SITE / "ledger.html"]
     assert {claim["id"] for claim in claims} <= page.ids
     verdicts = {claim["id"]: claim["verdict"] for claim in claims}
-    written = (ROOT / "book" / "theorems.md").read_text(encoding="utf-8")
-    answers = re.findall(r"^([\w-]+): (.+)$", written, flags=re.MULTILINE)
+    source = (ROOT / "book" / "theorems.md").read_text(encoding="utf-8")
+    answers = re.findall(r"^([\w-]+): (.+)$", source, flags=re.MULTILINE)
     assert len(answers) > 20
-    expected = [f"ledger.html#{claim}" for _, listed in answers for claim in listed.split(", ")]
+    expected = [
+        f"ledger.html#{claim}" for _, claim_ids in answers for claim in claim_ids.split(", ")
+    ]
     links = site[SITE / "theorems.html"].links
     assert sorted(link for link in links if link.startswith("ledger.html#")) == sorted(expected)
-    for label, listed in answers:
-        for claim in listed.split(", "):
+    for label, claim_ids in answers:
+        for claim in claim_ids.split(", "):
             row = re.search(rf'<tr[^>]* id="{re.escape(claim)}".*?<details', page.text, re.DOTALL)[
                 0
             ]

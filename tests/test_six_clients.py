@@ -15,13 +15,13 @@ matplotlib.use("Agg")
 
 def partitions(groups: int):
     """Return all partitions of six clients into so many groups, each once."""
-    seen = {}
+    canonical = {}
     for labels in product(range(groups), repeat=6):
         first = {label: place for place, label in reversed(list(enumerate(labels)))}
         if len(first) == groups:
             order = sorted(first, key=first.get)
-            seen.setdefault(tuple(order.index(label) for label in labels))
-    return [np.array(labels) for labels in seen]
+            canonical.setdefault(tuple(order.index(label) for label in labels))
+    return [np.array(labels) for labels in canonical]
 
 
 def test_an_update_is_one_step_of_sgd_from_equal_predictions():
@@ -34,20 +34,26 @@ def test_an_update_is_one_step_of_sgd_from_equal_predictions():
 
 
 def test_the_strata_are_the_best_of_all_partitions():
-    def within(labels):
+    def k_means_cost(labels):
         return sum(
             np.square(six.UPDATES[labels == h] - six.UPDATES[labels == h].mean(0)).sum()
             for h in range(3)
         )
 
-    every = partitions(3)
-    assert len(every) == 90
-    assert (min(every, key=within) == six.K_MEANS_STRATA).all()
-    apart = np.square(six.UPDATES[:, None] - six.UPDATES).sum(axis=2)
-    labels, variance = least_variance.best_partition(np.outer(six.OMEGA, six.OMEGA) * apart, 3)
-    assert variance == pytest.approx(0.158 * 107 / 2400, rel=0.01)  # 16 % of MD's with m = 3
-    same = np.equal.outer(labels, labels)
-    assert (same == np.equal.outer(six.LEAST_VARIANCE_STRATA, six.LEAST_VARIANCE_STRATA)).all()
+    all_partitions = partitions(3)
+    assert len(all_partitions) == 90
+    assert (min(all_partitions, key=k_means_cost) == six.K_MEANS_STRATA).all()
+    squared_distances = np.square(six.UPDATES[:, None] - six.UPDATES).sum(axis=2)
+    labels, variance = least_variance.best_partition(
+        np.outer(six.OMEGA, six.OMEGA) * squared_distances, 3
+    )
+    assert variance == pytest.approx(
+        0.158 * 107 / 2400, rel=0.01
+    )  # 15.8 % of MD's with m = 3, which is 107/2400
+    same_stratum = np.equal.outer(labels, labels)
+    assert (
+        same_stratum == np.equal.outer(six.LEAST_VARIANCE_STRATA, six.LEAST_VARIANCE_STRATA)
+    ).all()
 
 
 def test_the_error_of_a_round_is_that_of_its_cohorts():

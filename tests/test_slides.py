@@ -47,8 +47,8 @@ def test_slides_hold_the_figures_boxes_and_exercises_and_no_solutions(tmp_path):
     assert not re.search(r'(?:src|href)="(?!data:)', text.split("<footer>")[0])
 
 
-def builder_of(**glued) -> slides.SlideBuilder:
-    """A builder of slides for a chapter that glued these outputs."""
+def make_builder(**glued) -> slides.SlideBuilder:
+    """Return a builder of slides for a chapter that glued these outputs."""
     return slides.SlideBuilder(slides.SlideMarkdown({}, {}), glued)
 
 
@@ -57,14 +57,14 @@ def test_a_title_shows_the_goals_or_what_fits_and_the_notes_have_the_rest():
     assert slides.split_opening(f"{answer}\n\n{goals}\n\n{rest}") == (f"{goals}\n\n{rest}", answer)
     long = "word " * 100
     assert slides.split_opening(f"{long}\n\n{long}\n\n{rest}") == (long, f"{long}\n\n{rest}")
-    builder = builder_of()
+    builder = make_builder()
     builder.read(myst.parse(f"# Is it so?\n\n{answer}\n\n{goals}"))
     (slide,) = builder.finish()
     assert answer in slide.notes and answer not in slide.body and "that" in slide.body
 
 
 def test_tables_become_slides_and_long_ones_are_cut():
-    builder = builder_of(t={"text/html": "<table><tr><td>7</td></tr></table>"})
+    builder = make_builder(t={"text/html": "<table><tr><td>7</td></tr></table>"})
     long = "| a |\n|---|\n" + "".join(f"| {k} |\n" for k in range(slides.MAX_ROWS + 3))
     builder.read_output({"data": {"text/markdown": long}, "metadata": {}})
     builder.read_output({"data": {"text/markdown": "Words."}, "metadata": {}})
@@ -83,7 +83,7 @@ def test_tables_become_slides_and_long_ones_are_cut():
     ],
 )
 def test_a_drawn_figure_becomes_a_slide_whatever_its_kind(kind, data, source):
-    builder = builder_of(f={kind: data, "text/plain": "<Figure>"})
+    builder = make_builder(f={kind: data, "text/plain": "<Figure>"})
     builder.read(myst.parse("```{glue:figure} f\n:alt: what is to be seen\n\nA caption.\n```"))
     (slide,) = builder.finish()
     assert slide.kind == "figure"
@@ -174,6 +174,7 @@ def test_a_verdict_repeats_the_claim_that_it_is_on():
 
 
 def test_a_session_is_taught_from_few_slides_with_a_vote_before_its_figure():
+    """The session has the figures b and d in its core and g of another page; notes of other slides go to the next one shown."""
     titles = "abcdefg"
     figures = [slides.Slide(t, t, "figure", f"n{t}", t) for t in titles]
     boxes = [slides.Slide(f"v{k}", "", "box verdict", f"m{k}") for k in range(4)]

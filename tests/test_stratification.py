@@ -22,8 +22,8 @@ def inertia(features, labels) -> float:
 
 
 @pytest.fixture(scope="module")
-def clouds():
-    """Twelve clients in three clear groups of 3, 4 and 5, in 500 dimensions."""
+def clear_groups():
+    """Return features [12, 500] of clients in three clear groups of 3, 4 and 5, and the groups [12]."""
     rng = np.random.default_rng(0)
     truth = np.array([0, 1, 1, 2, 0, 2, 2, 1, 2, 0, 1, 2])
     return 10 * rng.standard_normal((3, 500))[truth] + rng.standard_normal((12, 500)), truth
@@ -37,8 +37,8 @@ def test_coordinates_keep_the_distances(shape):
     np.testing.assert_allclose(pdist(points), pdist(features), rtol=1e-3)
 
 
-def test_clear_groups_are_found_and_numbered_by_first_appearance(clouds):
-    features, truth = clouds
+def test_clear_groups_are_found_and_numbered_by_first_appearance(clear_groups):
+    features, truth = clear_groups
     np.testing.assert_array_equal(stratify(features, 3, seed=0), truth)
     assert stratify(features, 3, seed=0).dtype == np.int64
 
@@ -49,7 +49,7 @@ def test_strata_are_the_best_of_all_partitions_of_few_clients():
     assert inertia(features, stratify(features, 3, seed=0)) == pytest.approx(best, rel=1e-3)
 
 
-def test_strata_depend_on_the_seed_alone_and_not_on_the_last_bit(clouds):
+def test_strata_depend_on_the_seed_alone_and_not_on_the_last_bit(clear_groups):
     features = np.random.default_rng(2).standard_normal((30, 100))
     labels = stratify(features, 6, seed=3)
     np.testing.assert_array_equal(labels, stratify(features, 6, seed=3))
@@ -112,12 +112,14 @@ def test_equal_gradients_make_one_stratum():
 def test_within_stratum_std_is_the_root_mean_squared_distance_to_the_centre():
     features = np.array([[0.0, 0.0], [2.0, 0.0], [5.0, 1.0], [7.0, 7.0], [7.0, 9.0], [10.0, 8.0]])
     labels = np.array([0, 0, 1, 2, 2, 2])
-    third = np.sqrt((1 + 1 + 1 + 1 + 4) / 3)
-    np.testing.assert_allclose(within_stratum_std(features, labels), [1.0, 0.0, third], rtol=1e-15)
+    std_of_third = np.sqrt((1 + 1 + 1 + 1 + 4) / 3)
+    np.testing.assert_allclose(
+        within_stratum_std(features, labels), [1.0, 0.0, std_of_third], rtol=1e-15
+    )
 
 
-def test_within_stratum_std_scales_with_the_features_and_ignores_a_shift(clouds):
-    features, truth = clouds
+def test_within_stratum_std_scales_with_the_features_and_ignores_a_shift(clear_groups):
+    features, truth = clear_groups
     expected = [
         np.sqrt(inertia(features, np.where(truth == h, 0, 1 + np.arange(12))) / n)
         for h, n in enumerate(np.bincount(truth))

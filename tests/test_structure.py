@@ -213,7 +213,7 @@ def test_a_module_that_does_not_exist_is_an_import_error(package):
         _ = importlib.import_module(package).nonsense
 
 
-def test_renamed_modules_answer_to_their_old_names_and_the_companion_to_none():
+def test_renamed_modules_have_their_old_names_too_and_modules_moved_to_the_companion_have_not():
     assert (fedstas.own_data, fedstas.own, fedstas.parts) == (
         fedstas.user_data,
         fedstas.user_code,

@@ -179,15 +179,15 @@ def test_a_cifar10_file_that_is_not_the_official_one_is_refused_before_it_is_unp
     tasks.load("cifar10", root=tmp_path)  # leaves a good copy, which does not hide the bad file
     path = cifar_folder / name
     path.write_bytes(path.read_bytes()[:-1])
-    opened, loads = [], pickle.loads
+    unpickled, loads = [], pickle.loads
     monkeypatch.setattr(
         tasks.pickle,
         "loads",
-        lambda data, **options: (opened.append(data), loads(data, **options))[1],
+        lambda data, **options: (unpickled.append(data), loads(data, **options))[1],
     )
     with pytest.raises(DataError, match=rf"{name} is missing or not the official.*delete"):
         tasks.load("cifar10", root=tmp_path)
-    assert path.read_bytes() not in opened
+    assert path.read_bytes() not in unpickled
     path.unlink()
     with pytest.raises(DataError, match=rf"{name} is missing"):
         tasks.load("cifar10", root=tmp_path)
@@ -393,27 +393,27 @@ def test_a_truncated_official_file_is_refused(real_data, tmp_path):
 
 
 def test_a_task_to_tune_on_has_a_tenth_of_each_class_and_nothing_of_the_test_set():
-    whole, tuning = tasks.load("digits"), tasks.load("digits-validation")
-    counts = np.bincount(whole.train_y)
+    full, tuning = tasks.load("digits"), tasks.load("digits-validation")
+    counts = np.bincount(full.train_y)
     np.testing.assert_array_equal(np.bincount(tuning.test_y), np.ceil(counts / 10))
     np.testing.assert_array_equal(np.bincount(tuning.train_y) + np.bincount(tuning.test_y), counts)
-    rows = sorted(map(bytes, whole.train_x.numpy()))
-    both = [*tuning.train_x.numpy(), *tuning.test_x.numpy()]
-    assert sorted(map(bytes, both)) == rows
-    again = tasks.load("digits-validation")
-    assert again.digest == tuning.digest != whole.digest
-    assert torch.equal(again.test_x, tuning.test_x)
+    rows = sorted(map(bytes, full.train_x.numpy()))
+    tuning_images = [*tuning.train_x.numpy(), *tuning.test_x.numpy()]
+    assert sorted(map(bytes, tuning_images)) == rows
+    second = tasks.load("digits-validation")
+    assert second.digest == tuning.digest != full.digest
+    assert torch.equal(second.test_x, tuning.test_x)
 
 
 def test_a_task_to_tune_on_keeps_the_users_of_its_examples():
-    whole, tuning = tasks.load("topics"), tasks.load("topics-validation")
-    assert len(tuning.users) == len(tuning.train_y) < len(whole.users)
+    full, tuning = tasks.load("topics"), tasks.load("topics-validation")
+    assert len(tuning.users) == len(tuning.train_y) < len(full.users)
 
     def triples(task):
         rows = zip(task.train_x.numpy(), task.train_y, task.users, strict=True)
         return Counter((bytes(x), int(y), int(user)) for x, y, user in rows)
 
-    assert triples(tuning) < triples(whole)
+    assert triples(tuning) < triples(full)
 
 
 def test_a_task_to_tune_on_is_of_a_known_task():

@@ -73,22 +73,22 @@ def code_of(nb) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
 def test_a_student_gets_every_exercise_and_no_solution(stem):
-    mine, full = version_of(stem, "student"), version_of(stem, "instructor")
+    student, instructor = version_of(stem, "student"), version_of(stem, "instructor")
     source = "\n".join(cell.source for cell in source_of(stem).cells)
     exercises = source.count("{exercise-start}")
-    assert len(cells_with_tag(mine, "answer")) >= exercises
-    assert sum(c.source.count("### Exercise") for c in mine.cells) == exercises
-    assert not cells_with_tag(mine, "solution") and "### Solution" not in str(mine.cells)
-    assert sum(c.source.count("### Solution of") for c in full.cells) == exercises
-    solutions = [c.source for c in cells_with_tag(full, "solution") if c.cell_type == "code"]
+    assert len(cells_with_tag(student, "answer")) >= exercises
+    assert sum(c.source.count("### Exercise") for c in student.cells) == exercises
+    assert not cells_with_tag(student, "solution") and "### Solution" not in str(student.cells)
+    assert sum(c.source.count("### Solution of") for c in instructor.cells) == exercises
+    solutions = [c.source for c in cells_with_tag(instructor, "solution") if c.cell_type == "code"]
     for solution in solutions:
-        assert solution not in "\n".join(cell.source for cell in mine.cells)
-    checked = set(teaching.CHECKED_EXERCISE.findall(code_of(mine)))
+        assert solution not in "\n".join(cell.source for cell in student.cells)
+    checked = set(teaching.CHECKED_EXERCISE.findall(code_of(student)))
     assert checked >= set(teaching.CHECKED_EXERCISE.findall("\n".join(solutions)))
     assert checked <= set(check.names())
 
 
-def names(code: str) -> tuple[set[str], set[str]]:
+def defined_and_used_names(code: str) -> tuple[set[str], set[str]]:
     """Return the names that code defines, and those that it uses without defining them."""
     top = symtable.symtable(code, "", "exec")
     defined = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
@@ -103,18 +103,20 @@ def names(code: str) -> tuple[set[str], set[str]]:
 
 def test_names_of_code_are_those_that_it_defines_and_uses():
     code = "import a\nb = a + c\ndef d(e):\n    return [f for f in e if g]\nprint(b)\n"
-    assert names(code) == ({"a", "b", "d"}, {"c", "g"})
+    assert defined_and_used_names(code) == ({"a", "b", "d"}, {"c", "g"})
 
 
 @pytest.mark.parametrize("stem", STEMS[:3])
 def test_a_solution_uses_only_names_defined_in_its_chapter(stem):
     """It needs no other solution, and no other solution redefines what it needs."""
-    code_of = defaultdict(list)  # by the exercise that it solves; "" for the chapter's
+    sources_by_exercise = defaultdict(list)  # by the exercise that it solves; "" for the chapter's
     for part in myst.parts(source_of(stem).cells):
         if not part.blocks:  # a code cell: blocks are of Markdown
-            code_of[part.solves].append(part.source)
-    defined = names("\n".join(code_of.pop("")))[0]
-    solutions = [names("\n".join(sources)) for sources in code_of.values()]
+            sources_by_exercise[part.solves].append(part.source)
+    defined = defined_and_used_names("\n".join(sources_by_exercise.pop("")))[0]
+    solutions = [
+        defined_and_used_names("\n".join(sources)) for sources in sources_by_exercise.values()
+    ]
     assert len(solutions) >= 4
     # What a solution defines, and what it uses without defining it.
     for redefined, needed in solutions:
@@ -177,7 +179,7 @@ def test_nbgrader_accepts_the_metadata_of_a_handout(stem):
         assert cell.metadata.nbgrader.locked and cell.metadata.nbgrader.grade
 
 
-def test_faults_of_metadata_are_seen():
+def test_each_fault_of_metadata_is_found():
     def cell(kind, **changes):
         meta = teaching.nbgrader_metadata("a", points=1, answer=False)["nbgrader"] | changes
         return nbformat.from_dict({"cell_type": kind, "metadata": {"nbgrader": meta}})
@@ -293,17 +295,17 @@ def test_cells_tagged_for_one_version_are_only_in_that_version(chapter_of):
             "```{exercise} Sum\n:label: ex-a\nLevel 1. Add.\n```\n\n```{solution} ex-a\nSo.\n```\n\nAfter.",
         ),
     )
-    mine, full = teaching.student("01"), teaching.instructor("01")
-    assert "secret" not in code_of(mine) and "hint" in code_of(mine)
-    assert "secret" in code_of(full) and "hint" not in code_of(full)
+    student, instructor = teaching.student("01"), teaching.instructor("01")
+    assert "secret" not in code_of(student) and "hint" in code_of(student)
+    assert "secret" in code_of(instructor) and "hint" not in code_of(instructor)
     texts = [
         "# Title",
         "### Exercise 1: Sum\n\n*Plan 5 minutes.*\n\nLevel 1. Add.",
         "*Your answer:*",
         "After.",
     ]
-    assert markdown_of(mine) == texts
-    assert "So." in str(full.cells) and "So." not in str(mine.cells)
+    assert markdown_of(student) == texts
+    assert "So." in str(instructor.cells) and "So." not in str(student.cells)
 
 
 def test_text_after_a_solution_reaches_students(chapter_of):
@@ -349,7 +351,7 @@ def test_unknown_chapters_versions_and_names_are_refused(tmp_path):
 
 def test_the_command_teach_writes_notebooks_of_both_versions(tmp_path, monkeypatch, capsys):
     def fedstas(line: str) -> tuple[int, str, str]:
-        """The exit code, standard output and standard error of a command line."""
+        """Return the exit code, standard output and standard error of a command line."""
         with pytest.raises(SystemExit) as exc_info:
             cli.main(shlex.split(line))
         return exc_info.value.code, *capsys.readouterr()
@@ -385,18 +387,22 @@ def test_every_exercise_of_the_syllabus_is_in_a_chapter_of_its_session():
                 title = re.sub(r" \(level \d\)$", "", part.split("\n")[0].strip())
                 part = part.split("{exercise-end}")[0]
                 exercises.setdefault(title, set()).update(re.findall(r"[Ll]evel\s(\d)", part))
-        listed = re.search(r"^Exercises: (.*?)(?:\n\n|\Z)", session, re.MULTILINE | re.DOTALL)[1]
-        named = re.findall(r"\*([^*]+)\*\s\(([^)]+)\)", listed)
-        assert len(named) >= 3 and listed.count("*") == 2 * len(named)
-        for title, levels in named:
+        exercises_of_session = re.search(
+            r"^Exercises: (.*?)(?:\n\n|\Z)", session, re.MULTILINE | re.DOTALL
+        )[1]
+        titles_and_levels = re.findall(r"\*([^*]+)\*\s\(([^)]+)\)", exercises_of_session)
+        assert len(titles_and_levels) >= 3 and exercises_of_session.count("*") == 2 * len(
+            titles_and_levels
+        )
+        for title, levels in titles_and_levels:
             title = " ".join(title.split())
             assert title in exercises, f"no exercise {title!r} in session {session[:2]}"
             assert set(re.findall(r"\d", levels)) <= exercises[title], title
 
 
 @pytest.fixture
-def glued(monkeypatch):
-    """The values that a chapter glues, by name."""
+def glued_values(monkeypatch):
+    """Return the dict that gets the values that a chapter glues, by name."""
     import myst_nb
 
     values = {}
@@ -404,19 +410,23 @@ def glued(monkeypatch):
     return values
 
 
-def test_glued_values_are_plain_python_values(glued):
+def test_glued_values_are_plain_python_values(glued_values):
     prose.glue_values(
         "ch0", half=Fraction(1, 2), count=np.int64(3), mean=np.float64(0.5), word="so"
     )
-    assert glued == {"ch0_half": "1/2", "ch0_count": 3, "ch0_mean": 0.5, "ch0_word": "so"}
-    assert [type(value) for value in glued.values()] == [str, int, float, str]
+    assert glued_values == {"ch0_half": "1/2", "ch0_count": 3, "ch0_mean": 0.5, "ch0_word": "so"}
+    assert [type(value) for value in glued_values.values()] == [str, int, float, str]
 
 
-def test_decide_glues_the_verdict_and_our_value(glued):
+def test_decide_glues_the_verdict_and_our_value(glued_values):
     verdict = prose.decide(
         "ch0", 7, "sum", lambda claim: SimpleNamespace(verdict="fails", ours=claim)
     )
-    assert (verdict.ours, glued["ch0_verdict_sum"], glued["ch0_ours_sum"]) == (7, "fails", "7")
+    assert (verdict.ours, glued_values["ch0_verdict_sum"], glued_values["ch0_ours_sum"]) == (
+        7,
+        "fails",
+        "7",
+    )
 
 
 def test_a_table_keeps_trailing_zeros_and_prints_powers_of_ten():

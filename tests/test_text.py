@@ -174,8 +174,8 @@ POSTS = {
 def test_newsgroups_come_from_scikit_learn_by_author_without_headers(tmp_path, monkeypatch):
     def fetch_posts(data_home, subset, shuffle, n_retries, remove=()):
         assert (data_home, shuffle) == (str(tmp_path), False)
-        whole, without_headers = POSTS[subset]
-        data = without_headers if remove else whole
+        with_headers, without_headers = POSTS[subset]
+        data = without_headers if remove else with_headers
         return SimpleNamespace(data=data, target=np.arange(len(data)))
 
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fetch_posts)
@@ -211,7 +211,7 @@ def test_an_empty_document_is_refused_and_so_is_a_token_that_training_does_not_k
 
 
 @pytest.mark.parametrize(
-    ("task", "make_network", "message"),
+    ("task", "network", "message"),
     [
         (
             "digits",
@@ -227,9 +227,9 @@ def test_an_empty_document_is_refused_and_so_is_a_token_that_training_does_not_k
         ("topics", "lstm", "unknown network 'lstm': use one of .*text-cnn, transformer"),
     ],
 )
-def test_a_network_that_does_not_fit_the_task_is_refused(task, make_network, message):
+def test_a_network_that_does_not_fit_the_task_is_refused(task, network, message):
     with pytest.raises(InputError, match=message):
-        tasks.load(task, network=make_network)
+        tasks.load(task, network=network)
 
 
 def test_an_identity_names_the_network_only_if_it_is_not_the_tasks_default(topics):

@@ -1,21 +1,19 @@
 """Exact moments, against the reference cases and against independent enumeration."""
 
-import json
 import math
 from fractions import Fraction
 from itertools import combinations, product
 from math import prod
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE, to_fractions
 
 from fedstas import privacy, theory
 from fedstas.errors import InputError
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 PPS = REFERENCE["pps"]["cases"]
 SIZE_CASES = [c for c in REFERENCE["ntilde_small"]["cases"] if c["fake_support"] == "1..M-1"]
 REFERENCE_KEYS = {  # names of designs -> keys of the reference cases
@@ -191,11 +189,6 @@ def test_ldp_ratio_is_one_plus_the_closed_form(size_cap, alpha):
 def test_invalid_arguments_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
-
-
-def to_fractions(matrix):
-    """Convert texts such as "1/3" to fractions."""
-    return [[Fraction(str(x)) for x in row] for row in matrix]
 
 
 @pytest.mark.parametrize("case", REFERENCE["srs_lemma3"])

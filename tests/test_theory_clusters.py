@@ -1,14 +1,13 @@
 """Clustered sampling exactly: the reference cases, the verdicts of chapter 4g, and the printed pseudocode."""
 
 import importlib
-import json
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE as CASES
 
 from companion.claims.evidence import clusters_algorithms, clusters_bounds
 from companion.teach import check
@@ -17,7 +16,6 @@ from fedstas import clustered, theory
 from fedstas.errors import InputError
 from fedstas.theory.clusters import REPAIRS_1, REPAIRS_2
 
-CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 SIZE_CASES, GROUP_CASES = (CASES[f"clustered_alg{i}"]["cases"] for i in (1, 2))
 
 # The expected verdict of every claim on clustered sampling, by the module and the function that decide it.

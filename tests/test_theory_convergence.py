@@ -115,7 +115,7 @@ def test_the_corrected_theorem_bounds_the_exact_error(seed, name):
         np.log(cv.errors(clients, design, bound.lrs, start)[1, 200:]),
         1,
     )[0]
-    assert -1.3 < slope < -0.85
+    assert -1.3 < slope < -0.85  # the error falls about like 1/t
 
 
 def test_a_learning_rate_beyond_the_theorem_and_other_bad_input_is_refused():
@@ -150,10 +150,10 @@ def test_the_fixed_point_of_biased_draws_of_three_clients_is_root_two_minus_one(
 
 def test_local_steps_move_the_fixed_point_of_full_participation():
     clients = draw_clients(5)
-    one, many = (clients.fixed_point(clients.omega, 0.2, e) for e in (1, 20))
-    small = clients.fixed_point(clients.omega, 0.002, 20)
-    assert clients.excess(one) < 1e-20
-    assert clients.excess(many) > 20 * clients.excess(small) > 0
+    of_one_step, of_many_steps = (clients.fixed_point(clients.omega, 0.2, e) for e in (1, 20))
+    with_small_rate = clients.fixed_point(clients.omega, 0.002, 20)
+    assert clients.excess(of_one_step) < 1e-20
+    assert clients.excess(of_many_steps) > 20 * clients.excess(with_small_rate) > 0
 
 
 def test_flat_tails_are_a_counterexample_to_clustered_sampling_being_better():
@@ -186,7 +186,7 @@ def test_every_claim_has_the_expected_verdict(decide, verdict):
 
 @pytest.mark.slow
 def test_the_measured_slopes_support_the_verdict():
-    """Fixed seeds: the error of biased draws levels off; slope -1 lies in the interval of the unbiased ones."""
+    """Fixed seeds: the error of biased draws levels off (slope near 0); of unbiased ones it falls like 1/t (slope -1)."""
     table, _, _ = convergence.slopes()
     table = table.set_index("draws")
     for rule in ("corrected", "uniform"):

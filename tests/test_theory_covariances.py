@@ -1,20 +1,18 @@
 """Exact covariances of data sampling, and the verdicts on Lemmas 3 and 4 and Theorem 3."""
 
-import json
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_cases import REFERENCE, to_fractions
 
 from companion.claims.evidence import covariances, pooling
 from fedstas.errors import InputError
 from fedstas.theory import covariances as cov
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 CASES = REFERENCE["lemma4_vs_designs"]["cases"]
 REFERENCE_KEYS = {  # readings of Lemma 4 -> keys of the reference cases
     "fixed": "srs",
@@ -23,11 +21,6 @@ REFERENCE_KEYS = {  # readings of Lemma 4 -> keys of the reference cases
     "pooled": "pooled_srswor_nstar",
     "again": "wr_equal_prob",
 }
-
-
-def to_fractions(matrix):
-    """Convert texts such as "1/3" to fractions."""
-    return [[Fraction(x) for x in row] for row in matrix]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"n*={c['nstar']}")

@@ -3,17 +3,16 @@
 One test is statistical (`successive_inclusion` against draws): its docstring states the false-alarm rate.
 """
 
-import json
 from fractions import Fraction
 from functools import cache
 from itertools import permutations, product
 from math import inf, sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_cases import REFERENCE, to_fractions
 
 from companion.claims.evidence import allocations as evidence_allocations
 from companion.claims.evidence import unbiasedness, variance
@@ -24,14 +23,8 @@ from fedstas.client_sampling import successive_sample
 from fedstas.errors import InputError
 from fedstas.theory import allocations
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 NEYMAN = REFERENCE["neyman"]["cases"]
 F = Fraction
-
-
-def to_fractions(texts):
-    """Convert texts such as "1/3" to fractions."""
-    return [F(x) for x in texts]
 
 
 # The reference cases.
@@ -47,6 +40,7 @@ def test_designs_with_unequal_probabilities_have_the_moments_of_the_reference_ca
     pi = theory.successive_inclusion(norm, m)
     assert np.allclose(pi, [float(F(x)) for x in case["pi_successive"]], atol=1e-12, rtol=0)
     p = to_fractions(case["p"])
+    # Weights of Hansen and Hurwitz, which are of draws with replacement, on draws without it.
     mismatched = theory.moments(
         (sum(w[k] / (len(w) * p[k]) for k in s) / m, q) for s, q in theory.successive_samples(p, m)
     )
@@ -264,9 +258,9 @@ def test_theorem_1_function_agrees_with_the_exact_moments():
         exact = theory.design_moments(design, w, p, 2).variance
         assert getattr(v, name) == pytest.approx(float(exact), rel=1e-12)
     assert v.squared_bias == pytest.approx((5 / 6) ** 2)
-    two = theory.theorem_1((0, 2, 5, 5), (0, 0, 1, 1), [1, 1, 1, 1], 2)
-    assert two.strat == pytest.approx(0.25)  # (1/2 * 1 + 1/2 * 0) / 2
-    assert two.stradiv == pytest.approx(0.125)  # (1/2 * 1)^2 / 2
+    two_strata = theory.theorem_1((0, 2, 5, 5), (0, 0, 1, 1), [1, 1, 1, 1], 2)
+    assert two_strata.strat == pytest.approx(0.25)  # (1/2 * 1 + 1/2 * 0) / 2
+    assert two_strata.stradiv == pytest.approx(0.125)  # (1/2 * 1)^2 / 2
 
 
 def test_the_gain_of_strata_is_between_minus_within_variance():
@@ -284,7 +278,7 @@ def test_the_gain_of_strata_is_between_minus_within_variance():
         )
 
 
-def test_the_corrected_chain_has_no_violation():
+def test_no_random_federation_violates_the_corrected_order_of_the_variances_of_theorem_1():
     assert variance.corrected_chain(500) == 0
 
 
@@ -340,17 +334,17 @@ def test_every_claim_has_the_expected_verdict(claim, verdict):
 
 @pytest.mark.slow
 def test_the_counterexamples_of_the_verdicts_have_the_known_values():
-    ours = {name: compute_evidence(module, name).ours for module, name in EXPECTED}
+    values = {name: compute_evidence(module, name).ours for module, name in EXPECTED}
     # Updates 0, 1 that are drawn with probabilities 1/3 and 2/3.
-    assert ours["lemma_1"] == "2/3 instead of 1/2"
-    assert ours["algorithm"] == "31/10 or 38561/14280 instead of 15/7"
-    assert ours["weights"] == "1/3 against 4/5"
-    assert ours["weights_sum_to_one"] == "3/10 or 27/20"
+    assert values["lemma_1"] == "2/3 instead of 1/2"
+    assert values["algorithm"] == "31/10 or 38561/14280 instead of 15/7"
+    assert values["weights"] == "1/3 against 4/5"
+    assert values["weights_sum_to_one"] == "3/10 or 27/20"
     # Updates 1, 1, 2: by norm 5/2 - (3/2)^2, uniformly 2 - (4/3)^2.
-    assert ours["theorem_1_first"] == "1/4 > 2/9"
-    assert ours["theorem_1_second"] == "27/80 > 1/4"
-    assert ours["theorem_1_third"] == "41/25 > 1"
-    assert ours["neyman"] == "7/5"
+    assert values["theorem_1_first"] == "1/4 > 2/9"
+    assert values["theorem_1_second"] == "27/80 > 1/4"
+    assert values["theorem_1_third"] == "41/25 > 1"
+    assert values["neyman"] == "7/5"
 
 
 def test_terms_that_theorem_1_neglects_decide_none_of_its_inequalities():

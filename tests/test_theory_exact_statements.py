@@ -86,7 +86,7 @@ def test_no_function_of_one_draw_from_a_stratum_of_two_has_the_variance_as_its_e
 
 @FEW_EXAMPLES
 @given(st.lists(st.tuples(integers, integers), min_size=4, max_size=4), st.data())
-def test_silence_at_rates_of_the_clients_own_costs_what_the_proposition_says(u, data):
+def test_silent_clients_with_unequal_rates_add_the_variance_of_the_proposition(u, data):
     omega = shares(data.draw(st.lists(st.integers(1, 5), min_size=4, max_size=4)))
     silent = data.draw(st.lists(st.sampled_from([Q(0), Q(1, 4), Q(1, 2)]), min_size=4, max_size=4))
     labels = data.draw(st.sampled_from(list(lv.partitions(4, 2))))
@@ -96,13 +96,13 @@ def test_silence_at_rates_of_the_clients_own_costs_what_the_proposition_says(u, 
     mean, variance = lv.moments_by_enumeration([[*row, Q(0)] for row in x], p, [*u, (0, 0)])
     noise = [s / (1 - s) * (a * a + b * b) for s, (a, b) in zip(silent, u, strict=True)]
     pairs = lv.pair_weights(omega, u, None, noise)
-    own = sum(o * o * v for o, v in zip(omega, noise, strict=True))
+    noise_of_drawn = sum(o * o * v for o, v in zip(omega, noise, strict=True))
     assert mean == [sum(o * v[i] for o, v in zip(omega, u, strict=True)) for i in (0, 1)]
-    assert variance == lv.sum_within_strata(pairs, labels) + own
+    assert variance == lv.sum_within_strata(pairs, labels) + noise_of_drawn
 
 
 def poisson_variance(omega, m: int) -> Q:
-    """The variance of Poisson sampling with pi_k = m omega_k for orthonormal updates, over all 2^N cohorts."""
+    """Return the variance of Poisson sampling with pi_k = m omega_k for orthonormal updates, over all 2^N cohorts."""
     mean, second = [Q(0)] * len(omega), Q(0)
     for takes_part in product((0, 1), repeat=len(omega)):
         chance = prod(m * o if t else 1 - m * o for o, t in zip(omega, takes_part, strict=True))
@@ -158,11 +158,11 @@ def test_the_descent_of_one_round_without_convexity(steps, gamma):
     def gradients(w):  # [n, 6, 2] -> [n, 6, 2]
         return -a * np.sin(a * w + b)
 
-    now = np.repeat(start[:, None], 6, axis=1)
-    g, models = gradients(now), now
+    start_of_each = np.repeat(start[:, None], 6, axis=1)
+    g, models = gradients(start_of_each), start_of_each
     for _ in range(steps):
         models = models - gamma / steps * gradients(models)
-    u, mean_gradient = models - now, np.einsum("nkd,k->nd", g, omega)
+    u, mean_gradient = models - start_of_each, np.einsum("nkd,k->nd", g, omega)
     members = [np.flatnonzero(labels == h) for h in range(3)]
     mass = np.array([omega[k].sum() for k in members])
     expected_loss, second = np.zeros(300), np.zeros(300)

@@ -109,11 +109,11 @@ def test_the_variance_of_md_is_the_sum_over_all_pairs_divided_by_m(world, m):
     ],
 )
 def test_the_packages_design_is_unbiased_for_updates_unrelated_to_its_features(
-    view, blind, options, sizes
+    view, view_without_sizes, options, sizes
 ):
     """Enumerate the cohorts; with equal clients the target is the plain mean, and no size may be read."""
     z = np.array([[8.0, 0], [4, 0], [2, 0], [0, 16], [0, 16]])
-    view_class = blind if "equal_clients" in options else view
+    view_class = view_without_sizes if "equal_clients" in options else view
     server, updates = view_class([1, 1, 2, 1, 3], z), [Q(4), Q(-2), Q(3), Q(5), Q(1)]
     server.last_updates = lambda: 3 * z[::-1] + 1  # of clients in reverse order, shifted
     mean = total = cohorts = 0

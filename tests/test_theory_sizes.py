@@ -3,16 +3,15 @@
 Statistical tests here: two, each with a false-alarm rate below 1e-7.
 """
 
-import json
 import math
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_cases import REFERENCE
 from scipy import stats
 
 from companion.claims.evidence import privacy as privacy_evidence
@@ -21,7 +20,6 @@ from fedstas import privacy, theory
 from fedstas.errors import InputError
 from fedstas.sim.rng import stream
 
-REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
 ALPHA = Fraction("0.1616")
 SUPPORT = {
     "1..M-1": lambda cap: range(1, cap),
@@ -195,7 +193,8 @@ def test_lemma_2_fails_without_any_of_its_three_conditions():
         assert sizes_evidence.squared_error(600, m, 60 * m) == pytest.approx(error, abs=1e-6)
     relative = sizes_evidence.squared_error(600, 1000, 600) * 1000**2  # (3) a fixed request
     assert relative == pytest.approx(26.0, abs=0.01)
-    bound = [3 * 0.01 * 7.4265 / m for m in (100, 1000)]  # the lemma's 3 Var/n^2, q = 1/10
+    # The lemma's 3 q^2 Var/n^2: with clients of 60 examples Var/n^2 is 7.4265/m, and q = 1/10.
+    bound = [3 * 0.01 * 7.4265 / m for m in (100, 1000)]
     for m, high in zip((100, 1000), bound, strict=True):
         assert sizes_evidence.squared_error(60, m, 6 * m) < 100 * high
     assert 1000 * sizes_evidence.squared_error(60, 1000, 6000) == pytest.approx(0.0796, abs=1e-4)

@@ -61,7 +61,7 @@ def exchange_roles(result):
 
 
 def md_rows(n, m):
-    """Return rows r' of MD sampling, in which every client is in every row."""
+    """Return the rows r' of MD sampling, the same for each of m draws: the sizes n of all clients."""
     return np.tile(n, (m, 1))
 
 
@@ -76,14 +76,14 @@ def slope_table(table, slope):
     )
 
 
-def shifted(sizes, cap, alpha, support):
-    """The moments of an estimate that is one too large."""
+def moments_of_estimate_plus_one(sizes, cap, alpha, support):
+    """Return the moments of the size estimate plus one."""
     result = theory.size_estimator_moments(sizes, cap, alpha, support)
     return result._replace(mean=result.mean + 1)
 
 
-def nosy(groups):
-    """A design that asks for gradients."""
+def design_with_gradients(groups):
+    """Return a design that asks for gradients."""
     return SimpleNamespace(draw=lambda view, m, rng: view.gradients())
 
 
@@ -136,8 +136,11 @@ WORLDS = {
         {"strata": ((-1, 5, 6), (-1, 5, 6))},
         {"rule": lambda v, n, m: [m * x / sum(v) for x in map(float, v[::-1])]},
     ),
-    "sizes.estimator": ({"cases": (ONLY, ((1, 3),))}, {"moments": shifted}),
-    "sizes.slides_estimator": ({"cases": (ONLY, ((1, 4),))}, {"moments": shifted}),
+    "sizes.estimator": ({"cases": (ONLY, ((1, 3),))}, {"moments": moments_of_estimate_plus_one}),
+    "sizes.slides_estimator": (
+        {"cases": (ONLY, ((1, 4),))},
+        {"moments": moments_of_estimate_plus_one},
+    ),
     "sizes.lemma2": ({"sizes": (60, 60), "alpha": Q(9, 10)}, {"sizes": (600, 600)}),
     "sizes.asymptotic_unbiasedness": ({"sizes": (60, 60)}, {"sizes": (600, 600)}),
     "sizes.slides_lemma1": ({"below": operator.le}, PRINTED),
@@ -262,7 +265,7 @@ WORLDS = {
         {"inputs": [([1, 1], [[0], [1]], 2)]},
         {"schemes": lambda n, groups, m: [[theory.md_rows([1, *n[1:]], 1)[0]] * m]},
     ),
-    "clusters_sentences.no_extra_messages": (PRINTED, {"design": nosy}),
+    "clusters_sentences.no_extra_messages": (PRINTED, {"design": design_with_gradients}),
     "clusters_sentences.distinct_clients": (PRINTED, {"printed": 64}),
     "clusters_sentences.repeated_clients": (PRINTED, {"printed": 36}),
     "clusters_sentences.six_to_eight": (PRINTED, {"draws": 40}),
@@ -285,7 +288,7 @@ WORLDS = {
         {"weights": {"1/N": sentences.alike}},
         {"shards": ((1,), (1, 1, 1))},
     ),
-    "text_sentences.only_two": ({"designs": {"nosy": nosy("size")}}, PRINTED),
+    "text_sentences.only_two": ({"designs": {"nosy": design_with_gradients("size")}}, PRINTED),
     "text_sentences.compatible": ({"algorithms": ("size",)}, {"algorithms": ("similarity",)}),
     "text_sentences.ward_cost": (PRINTED, {"cluster": lambda d: ([0.0] * (len(d) - 1), 0)}),
     "text_sentences.while_waiting": (
@@ -295,7 +298,8 @@ WORLDS = {
 }
 
 
-def function(name):
+def find_function(name):
+    """Return the evidence function of a name `module.function`."""
     module, _, short = name.partition(".")
     return getattr(import_module(f"companion.claims.evidence.{module}"), short)
 
@@ -323,13 +327,13 @@ SLOW = {  # more than a second
 def test_a_claim_is_judged_by_its_world(name):
     true, false = WORLDS[name]
     for world, word in ((true, "holds"), (false, "fails")):
-        result = function(name)(None, **world)
+        result = find_function(name)(None, **world)
         assert result.verdict == word, (word, world)
         assert result.ours is not None and result.note
 
 
 def test_no_claim_of_theory_is_missing_from_the_worlds():
-    deciding = {
+    functions = {
         f"{module}.{name}"
         for module in MODULES
         for name, result in vars(import_module(f"companion.claims.evidence.{module}")).items()
@@ -338,9 +342,9 @@ def test_no_claim_of_theory_is_missing_from_the_worlds():
         and result.__module__.endswith(f".{module}")
         and next(iter(inspect.signature(result).parameters), "") == "claim"
     }
-    listed = {name for name in claims_by_function() if not name.startswith("experiments")}
-    assert {name.partition(".")[0] for name in listed} == set(MODULES)
-    assert listed <= deciding == set(WORLDS)
+    names_in_ledger = {name for name in claims_by_function() if not name.startswith("experiments")}
+    assert {name.partition(".")[0] for name in names_in_ledger} == set(MODULES)
+    assert names_in_ledger <= functions == set(WORLDS)
 
 
 def test_statements_are_those_of_their_own_paper():

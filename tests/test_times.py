@@ -1,4 +1,4 @@
-"""`make times`: what is measured of a notebook, and that it resumes. No timing is asserted."""
+"""`make times`: the figures of each notebook, and that the command resumes. No timing is asserted."""
 
 import json
 import os
@@ -19,21 +19,21 @@ def call(monkeypatch, *arguments: str) -> None:
 def test_timing_resumes_where_it_stopped_and_repeats_changed_notebooks(
     tmp_path, monkeypatch, capsys
 ):
-    run, file = [], tmp_path / "times.json"
+    timed_notebooks, file = [], tmp_path / "times.json"
 
-    def timed(notebook):
-        run.append(notebook.stem)
-        if notebook.stem == "04e_privacy" and len(run) == 2:
+    def time_or_stop(notebook):
+        timed_notebooks.append(notebook.stem)
+        if notebook.stem == "04e_privacy" and len(timed_notebooks) == 2:
             raise RuntimeError("stopped")
-        return {"seconds": 10.0 + len(run), "cpu": 9.0, "others": 0.25}
+        return {"seconds": 10.0 + len(timed_notebooks), "cpu": 9.0, "others": 0.25}
 
-    monkeypatch.setattr(notebooks, "time_notebook", timed)
+    monkeypatch.setattr(notebooks, "time_notebook", time_or_stop)
     arguments = ("--json", file, "04c", "04e")
     with pytest.raises(RuntimeError, match="stopped"):
         call(monkeypatch, *arguments)
     capsys.readouterr()
     call(monkeypatch, *arguments)
-    assert run == ["04c_size_estimator", "04e_privacy", "04e_privacy"]
+    assert timed_notebooks == ["04c_size_estimator", "04e_privacy", "04e_privacy"]
     lines = capsys.readouterr().out.splitlines()
     assert (
         " ".join(lines[0].split())
@@ -44,7 +44,7 @@ def test_timing_resumes_where_it_stopped_and_repeats_changed_notebooks(
     times["04c_size_estimator"]["notebook"] = "of another text"
     file.write_text(json.dumps(times), encoding="utf-8")
     call(monkeypatch, *arguments)
-    assert run[3:] == ["04c_size_estimator"]
+    assert timed_notebooks[3:] == ["04c_size_estimator"]
 
 
 def test_the_share_of_other_processes_is_all_processor_time_less_ours():
@@ -63,15 +63,17 @@ def test_a_notebook_is_run_by_plain_papermill_in_an_empty_folder(tmp_path, monke
         "metadata": {},
         "outputs": [],
         "execution_count": None,
-        "source": f"import os; from pathlib import Path; Path({str(tmp_path / 'told')!r}).write_text("
+        "source": f"import os; from pathlib import Path; Path({str(tmp_path / 'observed')!r}).write_text("
         "repr((os.listdir(), os.environ.get('OMP_NUM_THREADS')))); assert not Path('stop').exists()",
     }
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "a.ipynb").write_text(json.dumps(book), encoding="utf-8")
     times = notebooks.time_notebook(tmp_path / "a.ipynb")
-    assert eval((tmp_path / "told").read_text(encoding="utf-8"))[1] is None  # as a reader has it
-    assert set(eval((tmp_path / "told").read_text(encoding="utf-8"))[0]) <= {"out.ipynb"}
+    assert (
+        eval((tmp_path / "observed").read_text(encoding="utf-8"))[1] is None
+    )  # as a reader has it
+    assert set(eval((tmp_path / "observed").read_text(encoding="utf-8"))[0]) <= {"out.ipynb"}
     assert times["seconds"] > 0 and times["cpu"] > 0
     assert ("others" in times) == os.path.exists("/proc/stat")  # noqa: PTH110
     cell["source"] = "raise ValueError('no such thing')"

@@ -205,8 +205,8 @@ def test_settings_that_a_record_cannot_hold_are_refused():
 
 
 @pytest.fixture
-def recorded(design_file, digits, federation):
-    """Record a run of mine.py in the folder runs; return the run, its id and its history."""
+def recorded_run(design_file, digits, federation):
+    """Record a run of mine.py in the folder runs; return the run, its id and its rows."""
     run = sweeps.Run(
         "digits",
         "dirichlet",
@@ -228,8 +228,8 @@ def without_seconds(frame) -> pd.DataFrame:
     return frame[list(simulation.COLUMNS)].drop(columns="seconds").reset_index(drop=True)
 
 
-def test_a_recorded_run_is_repeated_only_if_its_file_is_unchanged(recorded, design_file):
-    run, name, frame = recorded
+def test_a_recorded_run_is_repeated_only_if_its_file_is_unchanged(recorded_run, design_file):
+    run, name, frame = recorded_run
     assert set(frame["method"]) == {"mine.py:Sized"}
     assert sweeps.perform(run, "mine", "runs", "cpu") == "there"
     forget_imports()
@@ -248,9 +248,11 @@ def test_a_recorded_run_is_repeated_only_if_its_file_is_unchanged(recorded, desi
         records.rerun(name, "runs", device="cpu")
 
 
-def test_a_run_resumes_from_its_checkpoint_in_another_process(recorded, design_file, monkeypatch):
+def test_a_run_resumes_from_its_checkpoint_in_another_process(
+    recorded_run, design_file, monkeypatch
+):
     """The design's memory has a data class of the file; the checkpoint may name it once the file has been read."""
-    run, _, expected = recorded
+    run, _, expected = recorded_run
     write, original_run, rounds = records.write_checkpoint, simulation.run, []
 
     def write_and_fail(history, *rest):

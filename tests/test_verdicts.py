@@ -127,10 +127,10 @@ def worlds_of_printed_level(method: str, printed: float, is_loss: bool = False) 
         )
         return World(spread=spread, seed_spread=0, **levels)
 
-    off = 0.5 if is_loss else 15
+    distance = 0.5 if is_loss else 15
     return {
         "agrees": world(printed, 0.0005),
-        "differs": world(printed + off, 0.0005),
+        "differs": world(printed + distance, 0.0005),
         "undecided": world(printed, 0.05),
     }
 
@@ -263,7 +263,8 @@ def class_shares(dirichlet: float, iid: float, grows: bool = True, spread: float
     """Return a world of the share of a client's largest class, which `grows` or not as the concentration falls."""
 
     def shares(labels, concentration=0.01, seeds=5):
-        falls, base_shares = -np.log10(concentration), {"dirichlet": dirichlet, "iid": iid}
+        falls = -np.log10(concentration)  # how often the concentration is divided by ten, from 1 on
+        base_shares = {"dirichlet": dirichlet, "iid": iid}
         rows = []
         for s, (name, value) in itertools.product(range(seeds), base_shares.items()):
             scatter = spread * (-1) ** (s + round(falls)) if name == "dirichlet" else 0
@@ -308,21 +309,25 @@ ROUNDS_TO_HALF_OF_THREE = ROUNDS_TO_HALF | {
     "agrees": World(rounds_to_end={"fedstas": 20, "fedsts": 80, "fedstas-dp": 80}),
     "undecided": World(spread=0.12),
 }
-BOTH = tuple(clustered.ALGORITHM)
+BOTH_ALGORITHMS = tuple(clustered.ALGORITHM)
 SMOOTH = {
     "agrees": World(oscillation={"md": 0.2}),
-    "differs": World(oscillation=dict.fromkeys(BOTH, 0.2)),
+    "differs": World(oscillation=dict.fromkeys(BOTH_ALGORITHMS, 0.2)),
     "undecided": World(oscillation={"md": 0.2, "clustered-size": 0.2}, spread=0.05, seed_spread=0),
 }
 
 
 def lower_loss(nats: float, **more) -> World:
     """Return a world in which both clustered algorithms end `nats` below MD sampling."""
-    return World(final_loss={"md": 1.5} | dict.fromkeys(BOTH, 1.5 - nats), **more)
+    return World(final_loss={"md": 1.5} | dict.fromkeys(BOTH_ALGORITHMS, 1.5 - nats), **more)
 
 
 def worlds_by_setting(key: str, by_verdict: dict) -> dict:
-    """Return worlds by verdict, from the nats below MD sampling at each value of a setting: {value: nats}."""
+    """Return worlds by verdict, in which the gain over MD sampling depends on the setting `key`.
+
+    worlds_by_setting("steps", {"agrees": {10: 0, 500: 0.3}}) has one world, of the verdict "agrees": with 10 steps both
+    clustered algorithms end where MD sampling ends, and with 500 steps their loss ends 0.3 nats lower.
+    """
     return {
         verdict: lower_loss(0, by_value={(key, v): lower_loss(nats) for v, nats in gains.items()})
         for verdict, gains in by_verdict.items()
@@ -331,7 +336,7 @@ def worlds_by_setting(key: str, by_verdict: dict) -> dict:
 
 def early_end(rounds_to_end: int, **more) -> World:
     """Return a world in which both clustered algorithms are constant after `rounds_to_end` rounds, MD sampling after 90."""
-    return World(rounds_to_end={"md": 90} | dict.fromkeys(BOTH, rounds_to_end), **more)
+    return World(rounds_to_end={"md": 90} | dict.fromkeys(BOTH_ALGORITHMS, rounds_to_end), **more)
 
 
 def worlds_by_local_steps(by_verdict: dict) -> dict:
@@ -365,7 +370,7 @@ def worlds_by_cohort_size(by_verdict: dict) -> dict:
     def world(others: dict, rounds: tuple, odd: tuple = ()) -> World:
         def by_rounds(rounds_by_size: tuple, kind=World) -> World:
             pairs = zip((5, 10, 20), rounds_by_size, strict=True)
-            end_rounds = {m: dict.fromkeys(("md", *BOTH), t) | others for m, t in pairs}
+            end_rounds = {m: dict.fromkeys(("md", *BOTH_ALGORITHMS), t) | others for m, t in pairs}
             return kind(
                 by_value={
                     ("clients_per_round", m): World(rounds_to_end=r, spread=0)
@@ -409,7 +414,7 @@ def opposite_trends(key: str, low: float, high: float, spread: float = 0.1) -> d
 
 
 SKEWED = (figures.SKEWED.partition, figures.SKEWED.concentration)
-ON_CIFAR = worlds_of_lower_loss(*BOTH)
+ON_CIFAR = worlds_of_lower_loss(*BOTH_ALGORITHMS)
 
 # By function: worlds by their verdict, with the one on a substitute; after a comma, what distinguishes a second world
 # of the same verdict.
@@ -542,7 +547,7 @@ CASES = {
     "experiments_clustered.similarity_accuracy": worlds_of_higher_accuracy("clustered-similarity"),
     "experiments_clustered.similarity_digits": worlds_of_more_digits("clustered-similarity"),
     "experiments_clustered.better_in_figure_1": {
-        "agrees": World(dict.fromkeys(BOTH, 0.6)),
+        "agrees": World(dict.fromkeys(BOTH_ALGORITHMS, 0.6)),
         "differs": World({"clustered-size": 0.4, "clustered-similarity": 0.6}),
         "undecided": World({"clustered-similarity": 0.6}, spread=0.06),
     },
@@ -636,14 +641,17 @@ CASES = {
     ),
     "experiments_clustered.smoother_with_prox": worlds_by_prox(
         {
-            "agrees": {"oscillation": dict.fromkeys(("md", *BOTH), 0.1)},
-            "differs": {"oscillation": dict.fromkeys(("md", *BOTH), 0.2)},
+            "agrees": {"oscillation": dict.fromkeys(("md", *BOTH_ALGORITHMS), 0.1)},
+            "differs": {"oscillation": dict.fromkeys(("md", *BOTH_ALGORITHMS), 0.2)},
             "differs, both algorithms but not md": {
-                "oscillation": {"md": 0.2} | dict.fromkeys(BOTH, 0.1)
+                "oscillation": {"md": 0.2} | dict.fromkeys(BOTH_ALGORITHMS, 0.1)
             },
-            "undecided": {"oscillation": dict.fromkeys(("md", *BOTH), 0.19), "spread": 0.05},
+            "undecided": {
+                "oscillation": dict.fromkeys(("md", *BOTH_ALGORITHMS), 0.19),
+                "spread": 0.05,
+            },
         },
-        usual={"oscillation": dict.fromkeys(("md", *BOTH), 0.2), "seed_spread": 0},
+        usual={"oscillation": dict.fromkeys(("md", *BOTH_ALGORITHMS), 0.2), "seed_spread": 0},
     ),
     "experiments_clustered.grows_with_skew": worlds_by_setting(
         "concentration",
@@ -914,27 +922,28 @@ def test_the_decision_rules_give_the_documented_verdicts_near_their_thresholds()
         _, low, high = experiments.statistics.mean_interval(base)
         return mean + base * half / ((high - low) / 2)
 
-    def word(rule, *by_value, **more) -> str:
-        return rule(values(*by_value[0]), *by_value[1:], **more).verdict
+    def judge(rule, mean_half_k: tuple, *arguments, **options) -> str:
+        """Return the verdict of a rule on `values(*mean_half_k)` and further arguments."""
+        return rule(values(*mean_half_k), *arguments, **options).verdict
 
     higher, equal = experiments.judge_higher, experiments.judge_equal
-    assert word(higher, (0.2, 0.1), "points") == "agrees"  # above zero, however little
-    assert word(higher, (0.2, 0.3), "points") == "differs"  # contains zero, and ends below 1 point
-    assert word(higher, (-3, 2.5), "points") == "differs"
-    assert word(higher, (0.2, 0.9), "points") == "undecided"  # contains zero and 1 point
-    assert word(higher, (0.2, 0.9), "rounds") == "differs"
-    assert word(higher, (9, 0.9, 4), "points") == "undecided"
-    assert word(equal, (50.2, 0.5), 50, "points") == "agrees"
-    assert word(equal, (50.2, 0.9), 50, "points") == "undecided"
-    assert word(equal, (52, 1.5), 50, "points") == "differs"
-    assert word(equal, (52, 1.5), 50, "points", tolerance=1) == "undecided"
-    assert word(equal, (50, 0.1, 4), 50, "points") == "undecided"
+    assert judge(higher, (0.2, 0.1), "points") == "agrees"  # above zero, however little
+    assert judge(higher, (0.2, 0.3), "points") == "differs"  # contains zero, and ends below 1 point
+    assert judge(higher, (-3, 2.5), "points") == "differs"
+    assert judge(higher, (0.2, 0.9), "points") == "undecided"  # contains zero and 1 point
+    assert judge(higher, (0.2, 0.9), "rounds") == "differs"
+    assert judge(higher, (9, 0.9, 4), "points") == "undecided"
+    assert judge(equal, (50.2, 0.5), 50, "points") == "agrees"
+    assert judge(equal, (50.2, 0.9), 50, "points") == "undecided"
+    assert judge(equal, (52, 1.5), 50, "points") == "differs"
+    assert judge(equal, (52, 1.5), 50, "points", tolerance=1) == "undecided"
+    assert judge(equal, (50, 0.1, 4), 50, "points") == "undecided"
     lower = experiments.judge_not_lower
-    assert word(lower, (-0.02, 0.005), "nats") == "agrees"  # the difference is too small to matter
-    assert word(lower, (-0.05, 0.045), "nats") == "differs"
+    assert judge(lower, (-0.02, 0.005), "nats") == "agrees"  # the difference is too small to matter
+    assert judge(lower, (-0.05, 0.045), "nats") == "differs"
     # Of 20 comparisons one may look different by chance.
-    assert word(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"
-    assert word(lower, (-0.05, 0.01), "nats", comparisons=20) == "differs"
+    assert judge(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"
+    assert judge(lower, (-0.05, 0.01), "nats", comparisons=20) == "differs"
     combine = experiments.combine_verdicts
     assert combine(["agrees", "agrees"]) == "agrees"
     assert combine(["agrees", "no-data", "undecided"]) == "undecided"

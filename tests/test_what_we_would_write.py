@@ -64,9 +64,11 @@ def test_the_corrected_method_is_unbiased_in_exact_arithmetic(view, m):
 
 @pytest.mark.parametrize("name", ["fedstas-unbiased", "fedstas-unbiased-dp"])
 @pytest.mark.parametrize("m", [2, 3, 4])
-def test_the_expected_weight_of_each_client_is_its_weight_in_the_objective(blind, view, name, m):
+def test_the_expected_weight_of_each_client_is_its_weight_in_the_objective(
+    view_without_sizes, view, name, m
+):
     """The expected weight of client k is omega_k; of the private method 1/N, on a server whose sizes cannot be read."""
-    view_class = view if name == "fedstas-unbiased" else blind
+    view_class = view if name == "fedstas-unbiased" else view_without_sizes
     server = make_exact_view(view_class)
     expected = np.zeros(5)
     for cohort, chance in enumerate_cohorts(methods.get(name, strata=2).clients, server, m):
@@ -157,6 +159,7 @@ def test_the_four_parts_add_up_to_the_variance_of_md(sizes, updates):
     md = float(variance(omega, omega, [0] * 6, [1], updates))
     halves = (slice(0, 3), slice(3, 6))
     o, d = np.array(omega, dtype=float), np.array(updates, dtype=float)
+    # By stratum: the mass W, the mean update D, and T, the sum of the lengths of the weighted updates.
     W = np.array([o[h].sum() for h in halves])
     D = np.array([o[h] @ d[h] for h in halves]) / W
     T = np.array([o[h] @ abs(d[h]) for h in halves])
@@ -574,12 +577,14 @@ def test_the_bound_of_the_theorem_holds_exactly_and_the_rate_is_one_over_t():
     draws = [(omega[k] / W, W * c[k] + W * c[2]) for k in (0, 1)]  # w' = w - eta (w - U)
 
     def step(first, second, eta):
+        """Return E w and E w^2 after a round of step size `eta`, from those before it."""
         mean = sum(p * u for p, u in draws)
         square = sum(p * u * u for p, u in draws)
         new = (1 - eta) ** 2 * second + 2 * eta * (1 - eta) * first * mean + eta**2 * square
         return (1 - eta) * first + eta * mean, new
 
     def error(first, second):
+        """Return E (w - w*)^2."""
         return second - 2 * w_star * first + w_star**2
 
     first = second = Q(0)
@@ -625,7 +630,7 @@ def make_one_round_table(setting: str, seeds, **errors) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def test_renewed_strata_are_held_against_the_sketch_that_is_asked_for_once():
+def test_errors_of_renewed_strata_are_relative_to_those_of_a_sketch_sent_once():
     errors = {"squeezed gradient": 0.2, "64 signed sums": 0.2, "last updates": 0.4}
     errors |= {"64 signed sums, then updates": 0.3, feature_errors.ORACLE: 0.1}
     rows = [("mnist", name, t, x) for name, x in errors.items() for t in (0, 10)]

@@ -30,8 +30,8 @@ def run_successfully(*command, **options) -> str:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory) -> Path:
-    """Build the wheel."""
+def wheel_file(tmp_path_factory) -> Path:
+    """Build the wheel; return its file."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("fedstas", "companion", "pyproject.toml", "README.md", "LICENSE"):
         (source / name).symlink_to(ROOT / name)
@@ -39,14 +39,14 @@ def file(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(file) -> Path:
-    """Unpack the wheel."""
-    with zipfile.ZipFile(file) as archive:
-        archive.extractall(file.parent / "unpacked")
-    return file.parent / "unpacked"
+def unpacked_wheel(wheel_file) -> Path:
+    """Unpack the wheel; return the folder."""
+    with zipfile.ZipFile(wheel_file) as archive:
+        archive.extractall(wheel_file.parent / "unpacked")
+    return wheel_file.parent / "unpacked"
 
 
-def environment(folder: Path) -> Path:
+def make_environment(folder: Path) -> Path:
     """Make an empty environment and return its Python.
 
     It sees the dependencies that are installed here, but not the clone: an editable installation counts only in its
@@ -60,63 +60,71 @@ def environment(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def variables(**extra: str) -> dict[str, str]:
+def environment_variables(**extra: str) -> dict[str, str]:
     """Return the environment variables without PYTHONPATH, which leads to the clone."""
     return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | extra
 
 
 @pytest.fixture(scope="module")
-def installed(file, tmp_path_factory) -> Path:
+def installed_command(wheel_file, tmp_path_factory) -> Path:
     """Install the wheel in an empty environment and return its command `fedstas`."""
-    python = environment(tmp_path_factory.mktemp("empty") / "env")
-    run_successfully(UV, "pip", "install", "-q", "--offline", "--no-deps", "--python", python, file)
+    python = make_environment(tmp_path_factory.mktemp("empty") / "env")
+    run_successfully(
+        UV, "pip", "install", "-q", "--offline", "--no-deps", "--python", python, wheel_file
+    )
     return python.with_name("fedstas")
 
 
-def fedstas(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
+def fedstas(installed_command: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
     """Run the installed command `fedstas` in a folder."""
-    command = [installed, *words]
-    return subprocess.run(command, cwd=folder, env=variables(), capture_output=True, text=True)
+    command = [installed_command, *words]
+    return subprocess.run(
+        command, cwd=folder, env=environment_variables(), capture_output=True, text=True
+    )
 
 
-def test_the_wheel_holds_only_the_package_and_its_data(wheel):
-    folders = {path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")}
+def test_the_wheel_holds_only_the_package_and_its_data(unpacked_wheel):
+    folders = {
+        path.name for path in unpacked_wheel.iterdir() if not path.name.endswith(".dist-info")
+    }
     assert folders == {"fedstas"}
-    assert (wheel / "fedstas" / "sim" / "digests.json").is_file()
-    assert (wheel / "fedstas" / "py.typed").is_file()
-    ours = {p.relative_to(ROOT) for p in (ROOT / "fedstas").rglob("*.py")}
-    assert {p.relative_to(wheel) for p in wheel.rglob("fedstas/**/*.py")} == ours
+    assert (unpacked_wheel / "fedstas" / "sim" / "digests.json").is_file()
+    assert (unpacked_wheel / "fedstas" / "py.typed").is_file()
+    source_files = {p.relative_to(ROOT) for p in (ROOT / "fedstas").rglob("*.py")}
+    assert {
+        p.relative_to(unpacked_wheel) for p in unpacked_wheel.rglob("fedstas/**/*.py")
+    } == source_files
 
 
-def test_the_package_is_imported_from_the_environment(installed, tmp_path):
+def test_the_package_is_imported_from_the_environment(installed_command, tmp_path):
     code = "import fedstas, importlib.util as u; print(fedstas.__file__, u.find_spec('companion'))"
     output = run_successfully(
-        installed.with_name("python"), "-c", code, cwd=tmp_path, env=variables()
+        installed_command.with_name("python"), "-c", code, cwd=tmp_path, env=environment_variables()
     )
-    assert output.startswith(str(installed.parents[1])) and output.endswith(" None\n")
-    assert fedstas(installed, tmp_path, "--version").stdout.split()[-1] == __version__
+    assert output.startswith(str(installed_command.parents[1])) and output.endswith(" None\n")
+    assert fedstas(installed_command, tmp_path, "--version").stdout.split()[-1] == __version__
 
 
-def test_a_loop_of_ones_own_runs_with_the_wheel_alone(installed, tmp_path):
+def test_a_loop_of_ones_own_runs_with_the_wheel_alone(installed_command, tmp_path):
     loop = (ROOT / "examples" / "own_loop.py").read_text(encoding="utf-8")
     output = run_successfully(
-        installed.with_name("python"), "-c", loop, cwd=tmp_path, env=variables()
+        installed_command.with_name("python"), "-c", loop, cwd=tmp_path, env=environment_variables()
     )
     assert output.startswith("accuracy after 40 rounds")
 
 
-def test_the_command_trains_in_an_empty_folder(installed, tmp_path):
+def test_the_command_trains_in_an_empty_folder(installed_command, tmp_path):
     arguments = (
         "run --clients 20 --clients-per-round 4 --rounds 3 --concentration 0.1 --out run.parquet"
     )
-    process = fedstas(installed, tmp_path, *arguments.split())
+    process = fedstas(installed_command, tmp_path, *arguments.split())
     assert process.returncode == 0, process.stderr
     assert "after round 3" in process.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
 
 
-def test_the_commands_of_the_book_say_that_they_need_a_clone(installed, tmp_path):
-    process = fedstas(installed, tmp_path, "claims")
+def test_the_commands_of_the_book_say_that_they_need_a_clone(installed_command, tmp_path):
+    process = fedstas(installed_command, tmp_path, "claims")
     assert process.returncode == 2
     assert process.stderr.count("\n") == 1
     assert "no command 'claims' here" in process.stderr and "need a clone" in process.stderr
@@ -139,7 +147,7 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
     cell = next(c for c in copies.copy("01").cells if "install" in c.metadata.get("tags", []))
     after = "\nimport companion, fedstas; print(companion.__file__, fedstas.__file__)"
     after += "; from companion import chapters; print(chapters.settings('01', {}).profile)"
-    environ = variables(
+    environ = environment_variables(
         GIT_CONFIG_COUNT="1",
         GIT_CONFIG_KEY_0=f"url.file://{hosted}.insteadOf",
         GIT_CONFIG_VALUE_0=url,
@@ -147,7 +155,7 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
         PIP_NO_BUILD_ISOLATION="0",  # pip reads 0 of this variable as: build without isolation
         PIP_DISABLE_PIP_VERSION_CHECK="1",
     )
-    python, folder = environment(tmp_path / "env"), tmp_path / "content"
+    python, folder = make_environment(tmp_path / "env"), tmp_path / "content"
     folder.mkdir()
     output = run_successfully(python, "-c", cell.source + after, cwd=folder, env=environ)
     *_, companion_file, package_file, profile = output.split()

@@ -1,6 +1,7 @@
 """The directive `{explorer} NAME`: an interactive instrument on a page.
 
 Data, style and scripts of the instruments of a page are put into that page, so that it works from the file system.
+A page's own figure is the still picture if the option `figure` names it.
 `{explorer} checked` is where the page reports that its instruments compute what the package computes.
 """
 
@@ -9,6 +10,7 @@ import re
 from pathlib import Path
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
 from companion.pages import instruments
@@ -23,9 +25,15 @@ class instrument(nodes.raw):
     """The place of an instrument; its attribute `part` names it."""
 
 
-def container(part: str) -> str:
-    """Return the HTML element that the script fills with an instrument, hidden until then."""
-    return f'<div class="explorer" data-part="{part}" hidden></div>'
+def container(part: str, figure: str = "") -> str:
+    """Return the HTML element that the script fills with an instrument, hidden until then.
+
+    Args:
+        part: the instrument's name.
+        figure: the name of the page's figure that it replaces, if that is not `fig-explorer-NAME`.
+    """
+    replaces = f' data-figure="{figure}"' if figure else ""
+    return f'<div class="explorer" data-part="{part}"{replaces} hidden></div>'
 
 
 def alternative_text(page: str, part: str) -> str:
@@ -49,10 +57,27 @@ def script(data: dict, parts=instruments.NAMES) -> str:
     )
 
 
+def data_file(part: str) -> str:
+    """Return the name of the file with an instrument's data."""
+    return instruments.RECORDED.get(part, "explorer.json")
+
+
+def load_data(folder: Path, parts) -> dict:
+    """Load the data of these instruments from the files that the build has written."""
+    files = {name: json.loads((folder / name).read_text("utf-8")) for name in map(data_file, parts)}
+    return {
+        part: files[data_file(part)]
+        if part in instruments.RECORDED
+        else files[data_file(part)][part]
+        for part in parts
+    }
+
+
 class Explorer(SphinxDirective):
-    """The directive `explorer`."""
+    """The directive `explorer`; its option `figure` names a figure of the page that is its still picture."""
 
     required_arguments = 1
+    option_spec = {"figure": directives.unchanged_required}  # noqa: RUF012 (docutils' own form)
 
     def run(self):
         part = self.arguments[0]
@@ -62,33 +87,37 @@ class Explorer(SphinxDirective):
             raise self.error(
                 f"unknown part {part!r}: use one of {', '.join(instruments.NAMES)}, checked"
             )
-        grids = Path(self.env.srcdir) / "chapters" / "explorer.json"
+        data = Path(self.env.srcdir) / "chapters" / data_file(part)
         for path in (
-            grids,
+            data,
             SCRIPTS / "core.js",
             SCRIPTS / f"{part}.js",
             SCRIPTS / "instruments.css",
         ):
             self.env.note_dependency(str(path))
-        if not grids.is_file():
+        if not data.is_file():
             raise self.error("the explorer was not computed by the pipeline (make book)")
         picture = [nodes.raw("", WITHOUT_SCRIPT, format="html")]
-        if self.env.docname != PAGE:
+        figure = self.options.get("figure", "")
+        if self.env.docname != PAGE and not figure:
             page = Path(self.env.srcdir) / f"{PAGE}.md"
             self.env.note_dependency(str(page))
             alt = alternative_text(page.read_text(encoding="utf-8"), part)
             uri, classes = f"/chapters/explorer-{part}.png", ["explorer-still", part]
             picture.insert(0, nodes.image("", uri=uri, alt=alt, classes=classes))
-        return [*picture, instrument("", container(part), format="html", part=part)]
+        return [*picture, instrument("", container(part, figure), format="html", part=part)]
 
 
 def append_scripts(app, doctree, docname):
     """Append the scripts of a page's instruments to it."""
     parts = [node["part"] for node in doctree.findall(instrument)]
     if parts:
-        grids = Path(app.srcdir) / "chapters" / "explorer.json"
-        data = json.loads(grids.read_text(encoding="utf-8"))
-        text = script(data, [part for part in instruments.NAMES if part in parts])
+        parts = [part for part in instruments.NAMES if part in parts]
+        data = load_data(Path(app.srcdir) / "chapters", parts)
+        for part in [part for part in parts if "page" in data[part]]:  # it links to a chapter
+            page = f"chapters/{data[part]['page']}"
+            data[part]["page"] = app.builder.get_relative_uri(docname, page)
+        text = script(data, parts)
         doctree.append(nodes.raw("", text, format="html"))
 
 

@@ -1,14 +1,15 @@
 """Which design should you use: chapter 10's questions, and what each advice gained and cost in the recorded runs.
 
-`build` returns the nodes with their numbers, `as_json` the same as plain data for the page
-that one can click through, and `draw` the figure. `python -m companion.pages.landing_page FOLDER` writes `decision-tree.json`.
+`build` returns the nodes with their numbers, `as_json` the same as plain data for the demo that one clicks through
+(`book/_ext/instruments/tree.js`), and `draw` the figure. `python -m companion.pages.landing_page FOLDER` writes
+`decision-tree.json`, and the figure as the demo's still picture.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import matplotlib.pyplot as plt
@@ -28,9 +29,11 @@ PAGE = "10_which_design"  # the chapter that the links lead to
 class Node:
     """A question with its answers, or an advice.
 
-    `gain` and `cost` are sentences with numbers of the recorded comparison. `link` is an anchor in chapter 10,
-    and `method` the name for `--method` of what is advised, "closed-form" for a head without training, "" for a question. `answers` are pairs of an answer and the key of
-    the node that it leads to; an advice has none, or one that goes on.
+    `gain` and `cost` are sentences with numbers of the recorded comparison. `link` is an anchor in chapter 10, and
+    `cells` are tasks with the anchors of their rows in its table of all cells, where the numbers of the gain stand.
+    `method` is the name for `--method` of what is advised, "closed-form" for a head without training, "" for a
+    question. `answers` are pairs of an answer and the key of the node that it leads to; an advice has none, or one
+    that goes on.
     """
 
     key: str
@@ -40,6 +43,7 @@ class Node:
     link: str = ""
     method: str = ""
     answers: tuple[tuple[str, str], ...] = ()
+    cells: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_question(self) -> bool:
@@ -83,6 +87,13 @@ def build(
         if (m, arm) == ("average", saved_bytes.SIMILARITY) and setting != saved_bytes.GARMENTS
     ]
     closed = saved_bytes.compute_closed_form_numbers(heads, outcomes)
+
+    def list_cells(arm: str, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """Return the short titles of settings, and the anchors of an arm's rows in the table of all cells."""
+        return tuple(
+            (saved_bytes.SHORT_TITLES[name], saved_bytes.make_anchor(name, arm)) for name in names
+        )
+
     nodes = [
         Node(
             key="linear",
@@ -147,6 +158,7 @@ def build(
             cost="nothing is sent; no secure aggregation with clustered sampling",
             link="which-ask",
             method="clustered-similarity",
+            cells=list_cells(saved_bytes.SIMILARITY, (saved_bytes.GARMENTS,)),
         ),
         Node(
             key="unlike",
@@ -165,6 +177,10 @@ def build(
             cost="64 numbers (256 bytes) a client, once; no secure aggregation",
             link="which-unlike",
             method="fedstas-least-variance",
+            cells=list_cells(
+                saved_bytes.RECOMMENDED,
+                (saved_bytes.GARMENTS, saved_bytes.UNLIKE, saved_bytes.BY_AUTHOR, "mnist"),
+            ),
         ),
         Node(
             key="md",
@@ -173,6 +189,7 @@ def build(
             cost="nothing, and it works under secure aggregation",
             link="which-unlike",
             method="md",
+            cells=list_cells(saved_bytes.RECOMMENDED, saved_bytes.NO_SAVING),
         ),
     ]
     return {node.key: node for node in nodes}
@@ -184,9 +201,34 @@ def _count(number: int) -> str:
     return words[number] if number < len(words) else str(number)
 
 
+def follow(nodes: Mapping[str, Node], answers: Sequence[int]) -> list[str]:
+    """Return the keys of the nodes that one passes, from the first question on, with the numbers of these answers."""
+    keys = [next(iter(nodes))]
+    for answer in answers:
+        keys.append(nodes[keys[-1]].answers[answer][1])
+    return keys
+
+
+def list_paths(nodes: Mapping[str, Node]) -> list[list[int]]:
+    """List the answers, by their numbers, of every path from the first question to an advice that ends it."""
+
+    def list_from(key: str) -> list[list[int]]:
+        answers = nodes[key].answers
+        if not answers:
+            return [[]]
+        return [[n, *rest] for n, (_, to) in enumerate(answers) for rest in list_from(to)]
+
+    return list_from(next(iter(nodes)))
+
+
 def as_json(nodes: Mapping[str, Node]) -> str:
-    """Return the tree as JSON: `start`, the key of the first question, `page`, and the `nodes` by key."""
-    content = {"start": next(iter(nodes)), "page": PAGE}
+    """Return the tree as JSON.
+
+    Its keys: `start`, the key of the first question; `page`, the chapter of the links; the `nodes` by key; and `cases`,
+    every path through the tree with the nodes that it passes, which a page compares with those of its script.
+    """
+    paths = [{"given": [path], "answer": follow(nodes, path)} for path in list_paths(nodes)]
+    content = {"start": next(iter(nodes)), "page": PAGE, "cases": {"follow": paths}}
     return json.dumps(
         content | {"nodes": {key: asdict(node) for key, node in nodes.items()}},
         indent=1,

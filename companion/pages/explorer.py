@@ -40,7 +40,6 @@ REPORTS_SETTING = {"size": 40, "cap": 100, "epsilon": 3.0}
 VALUES = (-1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # six clients' updates in one direction
 NORMS = tuple(map(abs, VALUES))
 COHORT_SIZE = 2  # of these clients
-TEXT_BOX = {"fc": "white", "ec": "none", "pad": 1.5}  # behind words on a map
 MAX_BYTES = 500_000  # bytes of the page's data
 
 
@@ -332,10 +331,16 @@ def _draw_strata() -> Figure:
         for point in points[labels == h]:
             ax.plot(*zip(point, middle, strict=True), color=plots.GREY, lw=0.8, zorder=1)
         label = f"{chr(65 + h)}: {allocated['seats'][h]} of {(labels == h).sum()}"
-        ax.text(*middle, label, ha="center", va="center", fontsize="small", zorder=3, bbox=TEXT_BOX)
-    ax.scatter(
-        *points.T, s=260 * np.array(allocated["chances"]) + 4, fc="none", ec=plots.BLACK, zorder=2
-    )
+        own, others = points[labels == h], points[labels != h]
+        gaps = np.linalg.norm(own[:, None] - others, axis=2).min(1)
+        alone = own[gaps.argmax()]  # of the stratum, the client farthest from all others
+        away = 9 if alone[1] >= own[:, 1].mean() else -17  # from the middle of the stratum
+        place = {"xytext": (0, away), "textcoords": "offset points", "ha": "center"}
+        ax.annotate(label, alone, **place, fontsize="small", zorder=3)
+        area = 300 * np.array(allocated["chances"])[labels == h] + 6
+        colour, marker = moving_pictures.CLASS_COLOURS[h], moving_pictures.CLASS_MARKS[h]
+        ax.scatter(*own.T, s=area, color=colour, marker=marker, lw=0, zorder=2)
+    ax.margins(y=0.15)
     ax.set(xticks=[], yticks=[])
     return figure
 
@@ -439,17 +444,10 @@ def _draw_privacy() -> Figure:
 
 
 def write_page_files(folder: str | Path) -> None:
-    """Write the figures of the page, then its data, `explorer.json`."""
+    """Write the still pictures of the instruments that are computed, then their data, `explorer.json`."""
     folder = Path(folder)
-    for name in instruments.NAMES:
-        figure = draw_figure(name)
-        write(
-            folder / f"explorer-{name}.png",
-            lambda path, figure=figure: figure.savefig(
-                path, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None}
-            ),
-        )
-        plt.close(figure)
+    for name in instruments.COMPUTED:
+        plots.write_still(draw_figure(name), folder / f"explorer-{name}.png")
     text = json.dumps(make_data(), separators=(",", ":"), allow_nan=False)
     assert len(text) < MAX_BYTES
     write(folder / "explorer.json", lambda path: path.write_text(text, encoding="utf-8"))

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from companion.pages import decision_tree, design_comparison, plots, saved_bytes
+from companion.pages import decision_tree, design_comparison, plots, recorded_rates, saved_bytes
 from companion.runs import closed_form_heads, comparison, protocol, statistics, tables
 from fedstas import partition, tasks
 from fedstas.errors import InputError
@@ -163,6 +163,10 @@ def main(folder: str | Path) -> None:
     gains = comparison.compare(outcomes, "md")
     tree = decision_tree.build(outcomes, gains, settings, recorded, load_heads(outcomes))
     (Path(folder) / decision_tree.FILE).write_text(decision_tree.as_json(tree), encoding="utf-8")
+    plots.write_still(decision_tree.draw(tree), Path(folder) / "explorer-tree.png")
+    rates = recorded_rates.load()
+    (Path(folder) / recorded_rates.FILE).write_text(recorded_rates.as_json(rates), encoding="utf-8")
+    plots.write_still(recorded_rates.draw(rates), Path(folder) / "explorer-rates.png")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import torch
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from fedstas import least_variance
+from fedstas import least_variance, stratification
 from fedstas.sim import engine, models
 from fedstas.sim.rng import stream
 from fedstas.theory import least_variance as theory
@@ -42,6 +42,8 @@ DRAGGED_UPDATES = (
 )
 DRAGGED_START = (0, 1, 2, 0, 1, 2, 0, 1, 2)
 GROUPS = 3
+# The clients that four designs draw from.
+DRAWN_CLIENTS, DRAWS = 12, 4
 
 
 def list_orders(q) -> list[list[int]]:
@@ -273,4 +275,94 @@ def draw_drag() -> Figure:
             xlim=(-1.25, 1.25),
             ylim=(-1.25, 1.25),
         )
+    return figure
+
+
+@lru_cache
+def draws_data() -> dict:
+    """Return twelve clients, and four designs of four draws each.
+
+    The clients and their updates are drawn at random: `asked` are the updates that the server asked about before it
+    formed strata, `later` the ones that they turn into. Of each design there are the contributions x and the chances p of its
+    draws [m, N], as `theory.least_variance` has them, and the strata (None: each draw is from all clients). Corrected
+    FedSTaS draws from k-means strata with p_k in proportion to n_k times the length of the update.
+    """
+    rng = stream(0, "moving picture, draws")
+    sizes = np.sort((10 * np.exp(0.7 * rng.normal(size=DRAWN_CLIENTS))).round() + 2)[::-1]
+    asked, later = (
+        (0.6 * rng.normal(size=(DRAWN_CLIENTS, 2)).clip(-1.8, 1.8)).round(2) for _ in range(2)
+    )
+    omega, m = sizes / sizes.sum(), DRAWS
+    kmeans = stratification.stratify(asked, m, 0)
+    least = least_variance.max_cut_strata(omega, asked, np.square(asked).sum(1), m)
+    everybody = np.tile(omega / m, (m, 1)), np.tile(omega, (m, 1))
+    by_norm = theory.rows_of_strata(omega, kmeans, omega * np.linalg.norm(asked, axis=1))
+    designs = (
+        ("md", "MD sampling", everybody, None),
+        ("kmeans", "k-means strata", theory.rows_of_strata(omega, kmeans), kmeans.tolist()),
+        ("should", "corrected FedSTaS", by_norm, kmeans.tolist()),
+        ("least", "least-variance strata", theory.rows_of_strata(omega, least), least.tolist()),
+    )
+    return {
+        "omega": omega.tolist(),
+        "asked": asked.tolist(),
+        "later": later.tolist(),
+        "designs": [
+            {
+                "kind": kind,
+                "title": title,
+                "x": np.asarray(x, dtype=float).tolist(),
+                "p": np.asarray(p, dtype=float).tolist(),
+                "groups": groups,
+            }
+            for kind, title, (x, p), groups in designs
+        ],
+    }
+
+
+def updates_after(change: float) -> np.ndarray:
+    """Return the updates of a round [N, 2], after a part of what the server asked about has changed: 0 nothing, 1 all."""
+    asked, later = (np.array(draws_data()[key]) for key in ("asked", "later"))
+    return np.sqrt(1 - change**2) * asked + change * later
+
+
+def round_variance(x, p, change: float) -> float:
+    """Return the variance of a round with contributions x and chances p of the draws [m, N], at a change of the updates."""
+    u = updates_after(change)
+    return theory.variance_of(x, p, u @ u.T)
+
+
+def draws_test_cases() -> dict:
+    """Return inputs of the script's function with this package's answers."""
+    designs = draws_data()["designs"]
+    inputs = [(d["x"], d["p"], change) for d in designs for change in (0.0, 0.6)]
+    return {"roundVariance": (round_variance, inputs)}
+
+
+def draw_draws() -> Figure:
+    """Draw the estimates of 400 rounds of each design around the update of all clients, with the exact root mean square."""
+    data, rng = draws_data(), stream(6, "moving picture, draws, still")
+    omega, u = np.array(data["omega"]), updates_after(0)
+    target = omega @ u
+    figure, axes = plt.subplots(1, 4, figsize=(9.6, 2.9))
+    colours = {"md": plots.PINK, "kmeans": plots.GREY, "should": plots.CORRECTED}
+    for ax, design in zip(axes, data["designs"], strict=True):
+        x, p = np.array(design["x"]), np.array(design["p"])
+        estimates = np.zeros((400, 2))
+        for contributions, chances in zip(x, p, strict=True):
+            chosen = rng.choice(len(omega), 400, p=chances / chances.sum())
+            estimates += (contributions / np.where(chances > 0, chances, 1))[chosen, None] * u[
+                chosen
+            ]
+        for k, point in enumerate(u):
+            h = None if design["groups"] is None else design["groups"][k]
+            look = (plots.GREY, "o") if h is None else (CLASS_COLOURS[h], CLASS_MARKS[h])
+            ax.scatter(*point, s=1300 * omega[k], color=look[0], marker=look[1], alpha=0.45, lw=0)
+        ax.scatter(*estimates.T, s=4, color=colours.get(design["kind"], plots.BLACK), lw=0)
+        exact = np.sqrt(round_variance(x, p, 0))
+        ax.add_patch(plt.Circle(target, exact, fill=False, ec=plots.BLACK, ls="--", zorder=3))
+        ax.plot(*target, "+", ms=9, color=plots.BLACK, zorder=3)
+        ax.set(xticks=[], yticks=[], aspect="equal", xlim=(-1.25, 1.25), ylim=(-1.25, 1.25))
+        ax.set_title(design["title"], fontsize="small")
+        ax.set_xlabel(f"exactly {exact:.2f}")
     return figure

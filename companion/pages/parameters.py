@@ -72,6 +72,10 @@ CHECKS: dict[str, Check] = {  # of parameters whose type does not say what is al
 }
 
 
+# What a chapter needs beyond a parameter's own bound: 04f fits a slope to the last nine tenths of its rounds.
+LEAST: dict[tuple[str, str], int] = {("04f_convergence", "rounds"): 10}
+
+
 class Parameter(NamedTuple):
     """A parameter as a chapter declares it."""
 
@@ -236,6 +240,8 @@ def settings(chapter: str, chosen: dict[str, Any]) -> types.SimpleNamespace:
                 f"profile {profile!r} (params/{profile}.yaml)"
             )
         values[name] = parameter.check(value)
+        if values[name] < (least := LEAST.get((chapter, name), values[name])):
+            raise InputError(f"{name} is {value}: chapter {chapter} needs at least {least}")
     if values.get("task") in tasks.TEXT and "network" not in values:
         images = ", ".join(name for name in tasks.names() if name not in tasks.TEXT)
         raise InputError(

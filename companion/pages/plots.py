@@ -17,6 +17,7 @@ blue, as coded in vermilion, as corrected in green.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
@@ -29,6 +30,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 
 from companion.runs import statistics, tables
+from companion.runs.atomic import write
 from fedstas import methods
 
 WRITTEN, CODED, CORRECTED = "#0072B2", "#D55E00", "#009E73"
@@ -208,6 +210,13 @@ def set_page_style() -> None:
 
 
 # The primitives
+
+
+def write_still(figure: Figure, path: Path) -> None:
+    """Write a figure on white as the still picture of an interactive demo, and close it."""
+    options = {"format": "png", "dpi": 150, "bbox_inches": "tight", "facecolor": "white"}
+    write(path, lambda part: figure.savefig(part, **options, metadata={"Software": None}))
+    plt.close(figure)
 
 
 def panels(

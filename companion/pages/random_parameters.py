@@ -98,10 +98,11 @@ def find_other_values(nb, values: dict[str, Any]) -> list[str]:
         if ELSEWHERE.search(text):
             continue
         for name in set(values) - set(OWN_VALUE):
-            words = rf"\b{name.replace('_', '[ _]')}\b\s*[=:]?\s*(\d+(?:\.\d+)?)(?![\d.,/])"
-            for match in re.finditer(words, text):
-                if float(match[1]) != float(values[name]):
-                    faults.append(f"another {name} than this run's {values[name]}: {match[0]}")
+            begin = r"(?:^|[,;(]\s*|\s{2,})"  # "ten different clients: 6.7" is no parameter
+            words = rf"{begin}({name.replace('_', '[ _]')}\b\s*[=:]?\s*(\d+(?:\.\d+)?))(?![\d.,/])"
+            for match in re.finditer(words, text, re.MULTILINE):
+                if float(match[2]) != float(values[name]):
+                    faults.append(f"another {name} than this run's {values[name]}: {match[1]}")
     return faults
 
 

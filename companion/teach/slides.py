@@ -295,7 +295,7 @@ def image(kind: str, data: bytes, alt: str, caption: str = "") -> str:
 
 def aspect(data: bytes) -> float:
     """Return the width over the height of an SVG or PNG picture; 1 where it does not say."""
-    if data.startswith(b"\x89PNG"):
+    if data.startswith(b"\x89PNG") and len(data) >= 24:
         width, height = struct.unpack(">2I", data[16:24])
         return width / height
     box = re.search(rb'<svg[^>]*viewBox="\S+ \S+ ([\d.]+) ([\d.]+)"', data)
@@ -381,7 +381,7 @@ class SlideBuilder:
         """Add the slide of a figure, an instrument, an exercise or a box; ignore other directives."""
         if block.name == "glue:figure":
             self.add_figure(block)
-        elif block.name == "explorer":
+        elif block.name == "explorer" and "figure" not in block.options:  # which is shown
             self.add_instrument(block.argument)
         elif block.name == "exercise":
             label = self.plain.labels.get(block.label, "")

@@ -21,7 +21,7 @@ def start(work: Callable, *arguments, output: Path | None = None) -> int:
     child = os.fork()
     if child:
         return child
-    code = 70
+    code = os.EX_SOFTWARE  # unless the work ends without an error
     try:
         if output is not None:
             file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -57,18 +57,19 @@ def equal(result: list, expected: list) -> bool:
     return True
 
 
-def prepare(place: Path) -> dict:
-    """Write the intact sources below `place`; returns the reader of each folder."""
+def prepare(work_folder: Path) -> dict:
+    """Write the intact sources below `work_folder`; returns the reader of each folder."""
     methods_and_settings = [("md", {}), ("fedstas-dp", {"strata": 2}), ("md", {"lr": 1e30})]
     todo = [
-        sweeps.Run("digits", "dirichlet", 0.1, m, 0, o, **SMALL) for m, o in methods_and_settings
+        sweeps.Run("digits", "dirichlet", 0.1, method, 0, settings, **SMALL)
+        for method, settings in methods_and_settings
     ]
     todo += [sweeps.Run("digits", "by_class", 0.1, "md", 0, size=10, **SMALL)]
     for name in ("single", "packed"):
-        sweeps.make(todo, "trial", folder=place / name, device="cpu", progress=False)
-    records.pack(place / "packed" / "trial")
+        sweeps.make(todo, "trial", folder=work_folder / name, device="cpu", progress=False)
+    records.pack(work_folder / "packed" / "trial")
     for name in TABLES:
-        shutil.copytree(ROOT / "results" / name, place / name / name)
+        shutil.copytree(ROOT / "results" / name, work_folder / name / name)
     rng = np.random.default_rng(0)
     arrays = {
         f"{part}_{key}": rng.integers(0, 256, (count, 1, 8, 8), dtype=np.uint8)
@@ -77,23 +78,23 @@ def prepare(place: Path) -> dict:
         for part, count in (("train", 120), ("test", 30))
         for key in "xy"
     }
-    (place / "data").mkdir()
-    np.savez(place / "data" / "mnist.npz", **arrays)
-    np.savez(place / "digests.npz", **arrays)
+    (work_folder / "data").mkdir()
+    np.savez(work_folder / "data" / "mnist.npz", **arrays)
+    np.savez(work_folder / "digests.npz", **arrays)
     return dict.fromkeys(("single", "packed", *TABLES), read_results) | {"data": read_data}
 
 
-def flip(place: Path, readers: dict, seed: int, number: int) -> tuple[str, str]:
+def flip(work_folder: Path, readers: dict, seed: int, number: int) -> tuple[str, str]:
     """Flip the bit of that number; returns its file and place, and the outcome: `refused`, `same`, or a failure."""
     choices = random.Random(f"{seed} {number}")
     name = choices.choice([*readers])
-    source = place / name
+    source = work_folder / name
     file = choices.choice(sorted(p for p in source.rglob("*") if p.is_file()))
     content = bytearray(file.read_bytes())
     byte, bit = choices.randrange(len(content)), choices.randrange(8)
     content[byte] ^= 1 << bit
-    place_of_bit = f"{file.relative_to(place)}, byte {byte}, bit {bit}"
-    folder = place / f"flipped-{number}"
+    place_of_bit = f"{file.relative_to(work_folder)}, byte {byte}, bit {bit}"
+    folder = work_folder / f"flipped-{number}"
     shutil.copytree(source, folder)
     (folder / file.relative_to(source)).write_bytes(content)
     try:
@@ -108,30 +109,34 @@ def flip(place: Path, readers: dict, seed: int, number: int) -> tuple[str, str]:
     return place_of_bit, "same" if equal(result, readers[name](source)) else "another value is read"
 
 
-def flip_batch(place: Path, readers: dict, seed: int, numbers: list[int]) -> list[tuple[str, str]]:
+def flip_batch(
+    work_folder: Path, readers: dict, seed: int, numbers: list[int]
+) -> list[tuple[str, str]]:
     """Flip several bits, one at a time, in one child."""
-    return [flip(place, readers, seed, number) for number in numbers]
+    return [flip(work_folder, readers, seed, number) for number in numbers]
 
 
-def main(count: int, seed: int, place: Path, end: float) -> dict:
+def main(count: int, seed: int, work_folder: Path, end: float) -> dict:
     """Flip `count` bits, one at a time, until `end` of the monotonic clock.
 
-    A failure names what repeats it: `flip(place, readers, seed, number)`.
+    A failure names what repeats it: `flip(work_folder, readers, seed, number)`.
     """
-    place.mkdir(parents=True)
-    readers = child.call(prepare, place)
+    work_folder.mkdir(parents=True)
+    readers = child.call(prepare, work_folder)
     outcomes = {}
     for low in range(0, count, BATCH):
         if time.monotonic() > end:
             break
         numbers = [*range(low, min(low + BATCH, count))]
         try:
-            results = child.call(flip_batch, place, readers, seed, numbers)
+            results = child.call(flip_batch, work_folder, readers, seed, numbers)
         except ChildProcessError:  # one of them killed the reader: which?
             results = []
             for number in numbers:
                 try:
-                    results += child.call(flip_batch, place, readers, seed, [number], seconds=60)
+                    results += child.call(
+                        flip_batch, work_folder, readers, seed, [number], seconds=60
+                    )
                 except ChildProcessError as error:
                     results.append(("", f"the reader died: {error}"))
         outcomes |= dict(zip(numbers, results, strict=True))

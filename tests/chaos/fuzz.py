@@ -92,6 +92,7 @@ ARRAYS += [
 ]
 ARRAYS += [np.ones(4, dtype=np.float16), np.ones(4, dtype=bool), np.array([None, 1]), [2**40] * 4]
 ARRAYS += [np.ldexp(np.arange(8.0).reshape(4, 2), e) for e in (-1074, -600, 600, 1020)]
+# Functions whose exact result may be infinite, as epsilon is at alpha = 1.
 INFINITE = {"epsilon", "composed_epsilon", "allocation_variance", "raw_rate_error", "report_ratio"}
 
 
@@ -498,7 +499,7 @@ OTHERS = [
     ["run", "?"],
     [],
 ]
-# What replaces "?!" in a line: no value that may be valid.
+# In a line of OTHERS any word replaces "?"; one of these, none of which is valid, replaces "?!" and "3!".
 BAD = [w for w in WORDS if w not in ("1", "2", "3", "9", "1e9", "0.5")]
 
 
@@ -510,9 +511,10 @@ def choose_command(seed: int, number: int) -> list[str]:
         return str(options[rng.integers(len(options))])
 
     if number % 3 == 2:
-        template = OTHERS[number // 3 % len(OTHERS)]
+        line_of_others = OTHERS[number // 3 % len(OTHERS)]
         return [
-            choose(BAD) if w in ("?!", "3!") else choose(WORDS) if w == "?" else w for w in template
+            choose(BAD) if w in ("?!", "3!") else choose(WORDS) if w == "?" else w
+            for w in line_of_others
         ]
     method = choose(methods.names())
     unknown = set().union(*map(methods.parameters, methods.names())) - set(

@@ -123,11 +123,11 @@ def check_after_restart(folder: Path, expected: dict, files: set[str]) -> list[s
 
 
 def kill_pack(
-    folder: Path, expected: dict, rng: random.Random, longest: float
+    folder: Path, expected: dict, rng: random.Random, seconds: float
 ) -> tuple[bool, list[str]]:
-    """Pack a sweep, killed once, then again; returns whether it was still at work, and what is wrong."""
+    """Pack a sweep, killed once within so many seconds, then again; returns whether it was still at work, and what is wrong."""
     packed = folder / "preprint"
-    at_work = kill_child(records.pack, packed, moment=rng.uniform(0, longest))
+    at_work = kill_child(records.pack, packed, moment=rng.uniform(0, seconds))
     problems = []
     if child.call(hash_runs, folder) != expected:
         problems.append("a killed pack changed the results")
@@ -146,12 +146,12 @@ def write_page(path: Path, notebook: Path) -> None:
         atomic.write(path, lambda partial: nbformat.write(content, partial))
 
 
-def kill_page(folder: Path, rng: random.Random, longest: float) -> tuple[bool, list[str]]:
-    """Write a page, killed once, then again; returns whether it was still at work, and what is wrong."""
+def kill_page(folder: Path, rng: random.Random, seconds: float) -> tuple[bool, list[str]]:
+    """Write a page, killed once within so many seconds, then again; returns whether it was still at work, and what is wrong."""
     notebook = folder.parent / f"{folder.name}-source.ipynb"
     notebook.write_text(copies.text("04b"), encoding="utf-8")
     path = folder / "page.ipynb"
-    at_work = kill_child(write_page, path, notebook, moment=rng.uniform(0, longest))
+    at_work = kill_child(write_page, path, notebook, moment=rng.uniform(0, seconds))
     problems = []
     if path.exists() and nbformat.read(path, as_version=4) != nbformat.read(notebook, 4):
         problems.append("the page is damaged")
@@ -161,28 +161,28 @@ def kill_page(folder: Path, rng: random.Random, longest: float) -> tuple[bool, l
     return at_work, problems
 
 
-def main(count: int, seed: int, place: Path, end: float) -> dict:
+def main(count: int, seed: int, work_folder: Path, end: float) -> dict:
     """Kill `count` times, or until `end` of the monotonic clock; returns the figures.
 
     `midway` counts kills that left a sweep unfinished. A failure names seed and trial, which repeat it as
     far as moments can be repeated.
     """
-    base = place / "undisturbed"
+    base = work_folder / "undisturbed"
     base.mkdir(parents=True)
     start = time.monotonic()
-    number = child.start(record_sweep, base, output=NO_OUTPUT)
+    process_id = child.start(record_sweep, base, output=NO_OUTPUT)
     wait_for_file(base, lambda: False)
     first_file = time.monotonic()
-    assert child.wait(number) == 0, "the undisturbed sweep failed"
-    longest, writing = time.monotonic() - start, time.monotonic() - first_file
+    assert child.wait(process_id) == 0, "the undisturbed sweep failed"
+    sweep_seconds, writing_seconds = time.monotonic() - start, time.monotonic() - first_file
     expected, files = child.call(hash_runs, base), file_names(base / "preprint")
-    copy = shutil.copytree(base, place / "pack")
-    longest_pack = time_undisturbed(records.pack, copy / "preprint")
+    copy = shutil.copytree(base, work_folder / "pack")
+    pack_seconds = time_undisturbed(records.pack, copy / "preprint")
     kills_by_kind = dict.fromkeys(("one", "parent", "worker", "pack", "page"), 0)
     too_late, midway, failures, number = 0, 0, [], 0
     while sum(kills_by_kind.values()) < count and time.monotonic() < end:
         rng = random.Random(f"{seed} {number}")
-        folder = place / f"trial-{number}"
+        folder = work_folder / f"trial-{number}"
         folder.mkdir()
         kinds = rng.choices(
             ["one", "parent", "worker"], [6, 1, 1], k=rng.randint(1, KILLS_PER_FOLDER)
@@ -191,19 +191,21 @@ def main(count: int, seed: int, place: Path, end: float) -> dict:
         for kind in kinds[: count - sum(kills_by_kind.values())]:
             if kind == "one":
                 before_first_file = rng.random() < 0.3
-                moment = rng.uniform(0, longest if before_first_file else writing / 2)
+                moment = rng.uniform(0, sweep_seconds if before_first_file else writing_seconds / 2)
                 at_work = kill_child(
                     record_sweep, folder, moment=moment, after_file=not before_first_file
                 )
             else:
-                at_work, new_problems = kill_one_of_two(folder, kind, rng.uniform(0, writing / 4))
+                at_work, new_problems = kill_one_of_two(
+                    folder, kind, rng.uniform(0, writing_seconds / 4)
+                )
                 problems += new_problems
             midway += at_work and file_names(folder / "preprint") != files
             kills_by_kind[kind] += at_work
             too_late += not at_work
         problems += check_after_restart(folder, expected, files)
         if number % 3 == 0:
-            at_work, new_problems = kill_pack(folder, expected, rng, longest_pack)
+            at_work, new_problems = kill_pack(folder, expected, rng, pack_seconds)
             kills_by_kind["pack"] += at_work
             problems += new_problems
         if number % 4 == 0:

@@ -62,7 +62,7 @@ def run_at_once(federation, folder, names):
 
     A server starts when the one before is up: Flower gives up a server that starts slowly on a busy machine.
     """
-    lines, readers, processes = {n: [] for n in names}, [], []
+    lines, readers, processes = {name: [] for name in names}, [], []
     for name in names:
         process = federation.submit(method=name, out=str(folder / f"{name}.npz"))
         for line in process.stdout:
@@ -79,7 +79,7 @@ def run_at_once(federation, folder, names):
         reader.join(timeout=1800)  # against a hang alone
     for process in processes:
         end(process)
-    return {n: "".join(t) for n, t in lines.items()}
+    return {name: "".join(texts) for name, texts in lines.items()}
 
 
 @pytest.fixture(scope="module")
@@ -112,12 +112,14 @@ def test_a_run_resumes_in_a_new_server_process(federation, tmp_path, expected):
 
 
 def parse_roll_change(line: str) -> tuple[set[int], set[int]]:
-    """Return the clients that left and those that came back, from a line about a change of the federation."""
+    """Return the sets of clients that left and that came back, from a line about a change of the federation."""
     if "the federation changes" not in line:
         return set(), set()
     groups = dict(re.findall(r"(without|with) \[([\d, ]+)\]", line))
-    left, came = ({int(k) for k in groups.get(w, "").split(",") if k} for w in ("without", "with"))
-    return left, came
+    gone, came_back = (
+        {int(k) for k in groups.get(w, "").split(",") if k} for w in ("without", "with")
+    )
+    return gone, came_back
 
 
 def test_a_node_is_killed_another_falls_silent_and_both_come_back(federation, tmp_path):
@@ -135,7 +137,7 @@ def test_a_node_is_killed_another_falls_silent_and_both_come_back(federation, tm
         quorum=0.1,
         state=str(state),
     )
-    lines, run, left, came_back, both = [], None, set(), set(), {0, 1}
+    lines, run, gone, came_back, faulty_clients = [], None, set(), set(), {0, 1}
     silent_process = federation.processes["node-1"].pid
     for line in process.stdout:
         lines.append(line)
@@ -143,21 +145,23 @@ def test_a_node_is_killed_another_falls_silent_and_both_come_back(federation, tm
         if "fedstas: round 2/" in line:
             federation.kill_node("node-0")
             os.killpg(silent_process, signal.SIGSTOP)
-        newly_left, newly_back = parse_roll_change(line)
-        if not both <= left and both <= left | newly_left:  # now the second of them has left
+        newly_gone, newly_back = parse_roll_change(line)
+        if (
+            not faulty_clients <= gone and faulty_clients <= gone | newly_gone
+        ):  # now the second of them has left
             federation.start_node(0, "node-0-again")
             os.killpg(silent_process, signal.SIGCONT)
-        left, came_back = left | newly_left, came_back | newly_back
+        gone, came_back = gone | newly_gone, came_back | newly_back
         cohort = re.search(r"fedstas: round \d+/.*clients \[([\d, ]+)\]", line)
-        if both <= came_back and cohort and len(cohort[1].split(",")) == NODES:
+        if faulty_clients <= came_back and cohort and len(cohort[1].split(",")) == NODES:
             break
     command = ["flwr", "stop", run[1], "loopback"]
     stop = subprocess.run(command, env=federation.environment, stdout=subprocess.DEVNULL)
     end(process)
     text = "".join(lines)
-    assert both <= left & came_back, text[-3000:]
+    assert faulty_clients <= gone & came_back, text[-3000:]
     assert stop.returncode == 0
-    for k in both:  # the server says that it was asked to train, and did not answer
+    for k in faulty_clients:  # the server says that it was asked to train, and did not answer
         assert re.search(rf"client {k}: train: ", text)
     with np.load(state) as result:
         assert np.isfinite(result["params"]).all()

@@ -111,12 +111,12 @@ def test_nodes_make_the_first_model_from_the_seed(digits, federation, nodes, tra
         train(nodes(method), method, initial_model="file")
 
 
-def test_label_counts_are_asked_once_and_only_where_they_may_be(nodes, train):
+def test_label_counts_are_requested_once_and_refused_by_private_nodes(nodes, train):
     method = methods.get("stratified-labels")
     grid = nodes(method)
     train(grid, method, rounds=3, classes=10)
-    asked = [w for w in grid.wire if w.kind == "query.labels"]
-    assert {int(w.message.metadata.group_id) for w in asked} == {1}
+    requests = [w for w in grid.wire if w.kind == "query.labels"]
+    assert {int(w.message.metadata.group_id) for w in requests} == {1}
     with pytest.raises(InputError, match=r"how many classes there are: .* \(classes\)"):
         train(nodes(method), method)
     _, strategy = train(nodes(method), method, rounds=1, classes=3)  # goes on without such nodes

@@ -77,7 +77,7 @@ def test_leaving_a_model_out_equals_a_cohort_without_its_client(digits, federati
 
 def test_a_client_with_an_invalid_answer_is_left_out_for_the_round(nodes, train):
     def fault(node, message, reply):
-        """In round 2, put a new node in the place of the old one, with the same client."""
+        """Reverse the levels of the gradient of node 1002, which must ascend."""
         if message.metadata.message_type == "query.gradient" and node == 1002:
             levels = reply.content.array_records["arrays"]["levels"].numpy()[::-1]
             reply.content.array_records["arrays"]["levels"] = Array(np.ascontiguousarray(levels))
@@ -204,6 +204,7 @@ def test_a_restarted_node_replaces_its_old_node(nodes, train, federation):
     new_node, client = old_node + 1000, old_node - 1000
 
     def fault(node, message, reply):
+        """In round 2, put a new node in the place of the old one, with the same client."""
         if message.metadata.group_id == "2" and old_node in grid.online:
             grid.online.discard(old_node)
             grid.contexts[new_node] = grid.contexts[old_node]
@@ -316,9 +317,9 @@ def test_a_change_of_the_federation_keeps_only_the_last_updates_of_clients_that_
     grid.fault = fault
     _, strategy = train(grid, method, rounds=4, m=6, state=state, patience=0.3)
     rounds_of_gradients = [
-        models_by_round[4].metadata.group_id
-        for models_by_round in grid.wire
-        if models_by_round[:3:2] == ("up", "query.gradient")
+        sent.message.metadata.group_id
+        for sent in grid.wire
+        if (sent.direction, sent.kind) == ("up", "query.gradient")
     ]
     assert {t: rounds_of_gradients.count(t) for t in set(rounds_of_gradients)} == {"1": 11, "3": 10}
     gradients = strategy.view.state_of(method.clients).gradients
@@ -343,9 +344,7 @@ def test_a_change_of_the_federation_keeps_only_the_last_updates_of_clients_that_
     _, strategy = train(new_grid, method, rounds=5, m=6, state=state)
     assert "round 5: the federation changes: with [11]" in strategy.view.events[0]
     assert {
-        models_by_round[4].metadata.group_id
-        for models_by_round in new_grid.wire
-        if models_by_round[2] == "query.gradient"
+        sent.message.metadata.group_id for sent in new_grid.wire if sent.kind == "query.gradient"
     } == {"5"}
     cohort = set(strategy.cohorts[4])
     for k, c in enumerate(strategy.view.client_ids):
@@ -359,7 +358,7 @@ def test_data_are_checked_when_the_server_first_asks_and_the_reason_is_shown_the
 ):
     """Labels that count from one, too few of them, a network with batch norm; each of a node that is left out."""
     method, checks = methods.get("md"), []
-    high, short, mixed = (int(k) for k in federation.with_data[:3])
+    high_labels, short_labels, batch_norm = (int(k) for k in federation.with_data[:3])
     check = models.find_data_defect
     monkeypatch.setattr(models, "find_data_defect", lambda *x: checks.append(1) or check(*x))
 
@@ -367,20 +366,20 @@ def test_data_are_checked_when_the_server_first_asks_and_the_reason_is_shown_the
         k = context.node_config["partition-id"]
         x, y = (each[federation.shards[k]] for each in (digits.train_x, digits.train_y))
         module = digits.model(0)
-        if k == high:
+        if k == high_labels:
             y = y + 10
-        if k == short:
+        if k == short_labels:
             y = y[:-1]
-        if k == mixed:
+        if k == batch_norm:
             module = torch.nn.Sequential(module, torch.nn.BatchNorm1d(10))
         return Local(k, x, y, module, method, 0)
 
     grid = Memory(load, len(federation.shards))
     _, strategy = train(grid, method, rounds=1)
     reasons = {
-        high: r"a label is not in 0\.\.9, the classes of the network: number them from 0 on",
-        short: "x and y differ in length: there must be one label for each example",
-        mixed: "the network mixes the examples of a batch in its layer 1",
+        high_labels: r"a label is not in 0\.\.9, the classes of the network: number them from 0 on",
+        short_labels: "x and y differ in length: there must be one label for each example",
+        batch_norm: "the network mixes the examples of a batch in its layer 1",
     }
     for k, reason in reasons.items():
         (event,) = (each for each in strategy.view.events if f"node {1000 + k}:" in each)
@@ -420,15 +419,15 @@ def test_the_stored_update_of_a_silent_participant_is_kept(digits, nodes, train)
 def test_reweighting_keeps_hansen_hurwitz_unbiased_if_clients_are_silent_at_random():
     """Enumerate all draws and all answers in which no stratum is silent as a whole."""
     values, omega = np.array([3.0, -1.0, 5.0, 2.0, 8.0]), np.full(5, 0.2)
-    members, draws = [[0, 1], [2, 3, 4]], [2, 2]
+    members, draws = [[0, 1], [2, 3, 4]], 2  # of each stratum
     p = [np.array([0.3, 0.7]), np.array([0.2, 0.5, 0.3])]
     mean = total = 0.0
-    pairs = [list(itertools.product(range(len(k)), repeat=2)) for k in members]
+    pairs = [list(itertools.product(range(len(k)), repeat=draws)) for k in members]
     for first, second in itertools.product(*pairs):
         p_draw = np.prod([p[0][i] for i in first]) * np.prod([p[1][i] for i in second])
         clients = np.array([members[0][i] for i in first] + [members[1][i] for i in second])
         selection = np.array([p[0][i] for i in first] + [p[1][i] for i in second])
-        cohort = Cohort(clients, omega[clients] / (2 * selection), np.array([0, 0, 1, 1]))
+        cohort = Cohort(clients, omega[clients] / (draws * selection), np.array([0, 0, 1, 1]))
         for answered in itertools.product([False, True], repeat=4):
             answered = np.array(answered)
             if not (answered[:2].any() and answered[2:].any()):
@@ -436,7 +435,6 @@ def test_reweighting_keeps_hansen_hurwitz_unbiased_if_clients_are_silent_at_rand
             p_answers = np.prod(np.where(answered, 0.6, 0.4))
             mean += p_draw * p_answers * (reweight(cohort, answered) @ values[clients])
             total += p_draw * p_answers
-    assert draws == [2, 2]
     assert mean / total == pytest.approx(omega @ values, abs=1e-12)
 
 

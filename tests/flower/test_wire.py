@@ -60,7 +60,7 @@ def test_the_server_sends_only_the_requests_of_the_design(name, expected, nodes,
     assert not [w for w in grid.wire if "num-examples" in str(w.message.content)]
 
 
-def numbers(message) -> list:
+def list_numbers(message) -> list:
     """Return all numbers of a message with their names, except those of models and gradients."""
     pairs = []
     for name, record in message.content.config_records.items():
@@ -99,7 +99,7 @@ def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, tr
     }
     reports = []
     for _, _, kind, _, message in replies:
-        pairs = numbers(message)
+        pairs = list_numbers(message)
         assert {name for name, _ in pairs} <= allowed[kind], (kind, pairs)
         values = [v for name, v in pairs if name != "settings/client"]
         assert not set(values) & set(sizes), "a size, or a report that is not clipped"
@@ -123,7 +123,7 @@ def test_the_sizes_of_a_method_that_is_not_private_are_found_on_the_wire(nodes, 
     grid = nodes(method)
     train(grid, method, rounds=1)
     sizes = {
-        w.node - 1000: dict(numbers(w.message))
+        w.node - 1000: dict(list_numbers(w.message))
         for w in grid.wire
         if w.direction == "up" and "size" in w.kind
     }
@@ -147,7 +147,7 @@ def test_gradients_are_sent_squeezed(name, digits, nodes, train):
         assert len(raw) < 1.5 * 3760 / 2
 
 
-def refusal(grid, kind, content) -> str:
+def refusal_reason(grid, kind, content) -> str:
     """Return the reason that node 1001 gives for not answering a question."""
     question = Message(content, 1001, kind)
     grid.push_messages([question])
@@ -156,7 +156,7 @@ def refusal(grid, kind, content) -> str:
 
 
 def test_a_client_of_a_private_method_refuses_to_send_its_size(nodes):
-    message = refusal(
+    message = refusal_reason(
         nodes(methods.get("fedstas-unbiased-dp")), "query.size", messages.make_content()
     )
     assert "fedstas-unbiased-dp never sends its size" in message
@@ -164,12 +164,12 @@ def test_a_client_of_a_private_method_refuses_to_send_its_size(nodes):
 
 def test_a_node_with_an_epsilon_refuses_to_send_its_size_for_any_method(nodes):
     grid = nodes(methods.get("fedavg"), privacy=Privacy(3.0))
-    assert "never sends its size" in refusal(grid, "query.size", messages.make_content())
+    assert "never sends its size" in refusal_reason(grid, "query.size", messages.make_content())
 
 
 def test_a_node_without_an_epsilon_gives_no_reports(nodes):
     grid = nodes(methods.get("fedstas-dp"), privacy=None)
-    message = refusal(
+    message = refusal_reason(
         grid,
         "query.report",
         messages.make_content(**privacy_terms(Privacy(3.0)), round=1, slots=[0]),
@@ -195,7 +195,7 @@ def test_a_node_with_an_epsilon_answers_questions_that_reveal_no_size(kind, digi
 def test_a_server_of_another_version_is_refused(nodes):
     content = messages.make_content(round=1)
     content.config_records["settings"]["version"] = 1
-    message = refusal(nodes(methods.get("fedavg")), "query.hello", content)
+    message = refusal_reason(nodes(methods.get("fedavg")), "query.hello", content)
     assert "its version is 1" in message
 
 
@@ -250,7 +250,7 @@ def test_a_message_cannot_change_the_privacy_of_a_report(privacy, changes, nodes
     (name,) = changes
     grid = nodes(methods.get("fedstas-dp"), privacy=privacy, reproducible=False)
     settings = privacy_terms(privacy) | changes | {"slots": [0], "place": 3, "round": 1}
-    message = refusal(grid, "query.report", messages.make_content(**settings))
+    message = refusal_reason(grid, "query.report", messages.make_content(**settings))
     assert f"this node reports with {name} {getattr(privacy, name)!r}, not with" in message
     assert not grid.contexts[1001].state.config_records.get("reports")
     assert len(request_reports(grid, 1, [0], privacy)) == 1
@@ -261,10 +261,10 @@ def test_a_node_refuses_more_reports_than_its_limit_in_a_run(nodes):
     grid = nodes(methods.get("fedstas-dp"), privacy=privacy, reproducible=False)
     question_for_two = messages.make_content(round=2, slots=[0, 1], **privacy_terms(privacy))
     assert len(request_reports(grid, 1, [0, 1], privacy)) == 2
-    message = refusal(grid, "query.report", question_for_two)
+    message = refusal_reason(grid, "query.report", question_for_two)
     assert "at most 3 reports in a run: 2 are given, and 2 more are asked for" in message
     assert len(request_reports(grid, 3, [4], privacy)) == 1
-    assert "3 are given, and 2 more" in refusal(grid, "query.report", question_for_two)
+    assert "3 are given, and 2 more" in refusal_reason(grid, "query.report", question_for_two)
 
 
 def test_a_run_that_needs_more_reports_than_the_nodes_limit_ends_with_their_message(nodes, train):

@@ -124,6 +124,7 @@ window.fedstasExplorer = (function () {
   function close(a, b) {
     if (a === null || b === null || a === undefined || b === undefined) return a === b;
     if (typeof b === "number") return Math.abs(a - b) <= 1e-8 * Math.max(1, Math.abs(b));
+    if (typeof b !== "object") return a === b;
     const keys = Object.keys(b);
     return keys.length === Object.keys(a).length && keys.every((k) => close(a[k], b[k]));
   }
@@ -289,17 +290,20 @@ window.fedstasExplorer = (function () {
 
   function start() {
     document.querySelectorAll(".explorer[data-part]").forEach((root) => {
-      const name = root.dataset.part, figure = document.getElementById("fig-explorer-" + name);
+      const name = root.dataset.part, figure = document.getElementById(root.dataset.figure || "fig-explorer-" + name);
       root.hidden = false;
       try {
-        const update = parts[name].build(root);
+        const update = parts[name].build(root, figure);
         update();
         let width = root.clientWidth;
         window.addEventListener("resize", () => {
           if (root.clientWidth !== width) { width = root.clientWidth; update(); }
         });
         window.addEventListener("beforeprint", update);
-        if (figure) figure.hidden = true;
+        if (figure) {
+          figure.hidden = true;
+          figure.classList.add("explorer-replaced", name);
+        }
         root.parentElement.querySelectorAll(`.explorer-still.${name}`).forEach((node) => { node.hidden = true; });
       } catch (error) { // the static figure stays
         root.hidden = true;

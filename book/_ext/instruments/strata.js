@@ -1,7 +1,7 @@
 /* Strata and seats on a map of clients: the strata are the package's, seats and chances are computed here. */
 fedstasExplorer.add("strata", (tools, data) => {
   "use strict";
-  const { sum, optimal, generator, make, number, slider, buttons, plane, frame } = tools;
+  const { sum, optimal, generator, make, number, slider, buttons, plane, mark, frame } = tools;
   const N = data.points.length, letter = (h) => String.fromCharCode(65 + h);
 
   /* Chance of each client to be among m successive draws (theory.successive_inclusion): client k arrives
@@ -37,6 +37,17 @@ fedstasExplorer.add("strata", (tools, data) => {
     const found = { seats, chances };
     Object.defineProperty(found, "strata", { value: strata });
     return found;
+  }
+
+  /* Shape and colour of a stratum's marks: eight strata have eight pairs. */
+  const look = (h) => ({ shape: h % 4, colour: (h + Math.floor(h / 4)) % 4 });
+
+  /* Where a stratum's name covers no mark and no other name: the first such place around the middle, or the best one.
+     `taken` are places with a radius. */
+  function freePlace(x, y, taken, width, height) {
+    const gap = ([a, b]) => Math.min(...taken.map(([c, d, r]) => Math.hypot(a - c, b - d) - r), a - 10, width - 10 - a, b - 10, height - 10 - b);
+    const around = [0, 12, 20, 28, 38, 50, 64].flatMap((r) => Array.from({ length: r ? 12 : 1 }, (_, i) => [x + r * Math.cos((i * Math.PI) / 6), y + r * Math.sin((i * Math.PI) / 6)]));
+    return around.find((place) => gap(place) >= 9) ?? around.reduce((a, b) => (gap(b) > gap(a) ? b : a));
   }
 
   function build(root) {
@@ -75,11 +86,17 @@ fedstasExplorer.add("strata", (tools, data) => {
         members.forEach((k) => p.line(p.px(xs[k]), p.py(ys[k]), x, y, "tie"));
         names.push([x, y, letter(h)]);
       });
-      data.points.forEach((_, k) => {
-        const r = 1.5 + 8.5 * Math.sqrt(found.chances[k]);
-        p.parts.push(`<circle class="client${drawn.has(k) ? " drawn" : ""}" cx="${p.px(xs[k]).toFixed(1)}" cy="${p.py(ys[k]).toFixed(1)}" r="${r.toFixed(1)}"/>`);
+      const taken = [];
+      found.strata.forEach((members, h) => members.forEach((k) => {
+        const r = 2 + 9 * Math.sqrt(found.chances[k]), { shape, colour } = look(h);
+        p.parts.push(`<path class="client class-${colour}${drawn.has(k) ? " drawn" : ""}" d="${mark(shape, p.px(xs[k]), p.py(ys[k]), r)}"/>`);
+        taken.push([p.px(xs[k]), p.py(ys[k]), r]);
+      }));
+      names.forEach(([x, y, name]) => {
+        const [a, b] = freePlace(x, y, taken, p.width, p.height);
+        p.text(a, b + 5, name, "middle", "name");
+        taken.push([a, b, 9]);
       });
-      names.forEach(([x, y, name]) => p.text(x, y + 5, name, "middle", "name"));
       p.finish();
       holder.textContent = "";
       const table = make("table", {}, holder);
@@ -92,9 +109,9 @@ fedstasExplorer.add("strata", (tools, data) => {
       line("clients", found.strata.map((members) => String(members.length)));
       line("spread", data.spreads[strata.get() - 1].map((v) => number(v, 2)));
       line("seats", found.seats.map(String));
-      told.textContent = `A disc\u2019s area is the chance to be drawn: from ${number(100 * Math.min(...found.chances), 0)} % to ${number(100 * Math.max(...found.chances), 0)} %. `
+      told.textContent = `A mark\u2019s area is its client\u2019s chance to be drawn: from ${number(100 * Math.min(...found.chances), 0)} % to ${number(100 * Math.max(...found.chances), 0)} %. `
         + "A line ties a client to the middle of its stratum. "
-        + (drawn.size ? "Filled: the cohort of this round." : "Draw a round to see who is asked.");
+        + (drawn.size ? "Outlined: the cohort of this round." : "Draw a round to see who is asked.");
     }
     return update;
   }
