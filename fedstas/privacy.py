@@ -119,6 +119,25 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     return sensitivity * math.exp(log_sigma)
 
 
+def gaussian_epsilon(sigma: float, delta: float, sensitivity: float) -> float:
+    """Compute the least epsilon at which Gaussian noise of standard deviation sigma is (epsilon, delta)-differentially
+    private for answers that are `sensitivity` apart in L2: the inverse of `gaussian_sigma`, for any epsilon."""
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr
+
+    ratio = check_float("sensitivity", sensitivity, 0) / check_float("sigma", sigma, 0)
+    delta = check_float("delta", delta, 1e-15, 1, open_low=False, open_high=True)
+
+    def excess(epsilon: float) -> float:  # `gaussian_delta`, whose exp would overflow, minus delta
+        log_second = epsilon + log_ndtr(-ratio / 2 - epsilon / ratio)
+        return math.exp(log_ndtr(ratio / 2 - epsilon / ratio)) - math.exp(log_second) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    # Beyond this the first term alone is below delta >= 1e-15, which is so from 8 standard deviations on.
+    return float(brentq(excess, 0.0, ratio * (ratio / 2 + 8), xtol=1e-12, rtol=1e-12))
+
+
 def noisy_sketch(sketch, clip: float, epsilon: float, delta: float, rng) -> np.ndarray:
     """Shorten a client's sketch [size] to at most `clip` in L2 and add Gaussian noise: float [size].
 

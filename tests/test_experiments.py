@@ -30,6 +30,7 @@ RUN_COUNTS = {  # numbers of declared runs by sweep and profile: results/ has th
     ("preprint", "paper"): 2 * 20 * 17,
     ("preprint", "laptop"): 2 * 2 * 6,
     ("one-digit", "paper"): 40,
+    ("clustered-messages", "paper"): 5 * 9,
     ("imbalance", "paper"): 24,
 }
 

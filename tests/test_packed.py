@@ -545,6 +545,7 @@ def test_the_recorded_sweeps_are_packed():
         "cifar100-equal",
         "cifar100-equal-rates",
         "clustered-fig-1",
+        "clustered-messages",
         "optimal-data",
         "batch-size",
         "server-rates",

@@ -64,6 +64,7 @@ SWEEPS_OF_READER |= {
     },
     ("ch06", "load_runs"): {"clustered-fig-1", "one-digit"},
     ("ch06", "verdicts_table"): {"clustered-fig-1", "one-digit"},
+    ("ch06", "load_messages"): {"clustered-messages"},
     ("ch07", "load_imbalance"): {"imbalance", "fedsampling-mnist-ablations"},
     ("ch07", "rank_methods"): {"preprint", "methods"},
 }
@@ -231,7 +232,7 @@ def test_the_number_of_displays_of_recorded_runs_in_each_chapter():
     }
     assert {stem: count for stem, count in counts.items() if count} == {
         "05_experiments": 20,
-        "06_clustered_sampling": 12,
+        "06_clustered_sampling": 13,
         "07_fedsampling": 11,
         "09_what_we_would_write": 2,
         "09b_variations": 5,

@@ -707,6 +707,13 @@ CASES = {
     },
     "experiments_clustered.on_prox": ON_CIFAR
     | {"differs, as md with prox": lower_loss(0.2, by_value={("prox", 0.1): lower_loss(0)})},
+    "experiments_messages.compressed": worlds_of_higher_accuracy("clustered-similarity"),
+    "experiments_messages.noisy": worlds_of_higher_accuracy("clustered-similarity"),
+    "experiments_messages.masked": {
+        "agrees": World(),
+        "differs": World(by_value={("message", "masked"): World(default_accuracy=0.4)}),
+        "undecided": World(by_value={("message", "masked"): World(spread=0.06)}),
+    },
     "experiments_sentences.code_of_2025": {
         "differs": patch_function(
             sentences, "steps_of_text_and_code", [("weights", "1/m", "N_h/m_h")]

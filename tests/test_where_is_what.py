@@ -6,12 +6,12 @@ from functools import cache
 from pathlib import Path
 
 import jupytext
-import pandas as pd
 import pytest
 
 import companion
 import fedstas
-from companion.claims import ledger
+from companion.claims import coverage, ledger
+from companion.claims.coverage import recorded_state
 from companion.runs import experiments
 
 ROOT = Path(__file__).parents[1]
@@ -267,13 +267,55 @@ def test_sections_and_experiments_of_clustered_sampling_have_their_place_and_sta
             assert {s: recorded_state(s) for s in sweeps} == dict.fromkeys(sweeps, word), cells[0]
 
 
-def recorded_state(sweep: str) -> str:
-    """Return the page's word for a sweep of which all, some or none of the runs are recorded."""
-    path = ROOT / "results" / sweep / "runs.parquet"
-    runs = len(pd.read_parquet(path, columns=["run"])) if path.is_file() else 0
-    if not runs:
-        return "declared"
-    return "recorded" if runs >= len(experiments.runs(sweep, "paper")) else "recorded in part"
+def entry(place, verdict, substitute="", paper="clustered"):
+    """Return an entry of the ledger, as far as the states need it."""
+    keys = ("id", "paper", "place", "verdict", "substitute", "note")
+    return dict(zip(keys, ("x", paper, place, verdict, substitute, "why"), strict=True))
+
+
+def test_every_row_of_the_page_is_an_item_with_a_state_and_a_reason_unless_it_is_done():
+    page = (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8")
+    items = coverage.read_items(page, [])
+    named = [(section, cells[0]) for section, cells in read_rows()]
+    named += [("FedSTaS: sections, data and studies", cells[0]) for cells in read_unnumbered_rows()]
+    assert sorted((i.section, i.name) for i in items) == sorted(named)
+    assert {i.state for i in items} <= set(coverage.STATES)
+    for item in items:
+        assert (len(item.reason) > 10) == (item.state != "done"), item
+    counts = coverage.count_states(items)
+    assert sum(sum(count.values()) for count in counts.values()) == len(items) > 200
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "state"),
+    [
+        ([("agrees", ""), ("undecided", "")], "done"),
+        ([("no-data", "agrees")], "substitute"),
+        ([("no-data", "agrees"), ("agrees", "")], "partly"),
+        ([("no-data", "agrees"), ("no-data", "")], "partly"),
+        ([("pending", "")], "not"),
+    ],
+)
+def test_the_state_of_a_figure_follows_from_the_verdicts_on_its_claims(verdicts, state):
+    page = "## Clustered Sampling\n| Printed | What |\n| --- | --- |\n| Fig. 1 | one |\n| Fig. 7 | Fig. 1 raw |"
+    claims = [entry("Fig. 1", *each) for each in verdicts] + [entry("Fig. 10", "agrees")]
+    assert [item.state for item in coverage.read_items(page, claims)] == [state, state]
+    assert {i.state for i in coverage.read_claims([entry("Sec. 1", *verdicts[0])])} <= set(
+        coverage.STATES
+    )
+
+
+def test_the_state_of_a_row_follows_from_which_of_its_sweeps_are_recorded(monkeypatch):
+    words = {"all": "recorded", "some": "recorded in part", "none": "declared"}
+    monkeypatch.setattr(coverage, "recorded_state", words.get)
+    for cell, state in {
+        "computed": "done",
+        "recorded: `all`": "done",
+        "recorded in part: `some`": "partly",
+        "recorded: `all`; declared: `none`": "substitute",
+        "declared: `none`": "not",
+    }.items():
+        assert coverage.state_of_sweeps(cell)[0] == state
 
 
 def test_every_function_and_test_that_the_page_names_exists():

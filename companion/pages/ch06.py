@@ -13,9 +13,12 @@ from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import dendrogram
 
 from companion.claims import ledger
+from companion.claims.evidence import experiments_messages
+from companion.claims.evidence.experiments import load_sweep
 from companion.claims.evidence.experiments_clustered import first_recorded
 from companion.pages import plots
 from companion.runs import records, statistics, tables
+from companion.runs.experiments import MESSAGE_ARMS
 
 NAMES = {  # of the schemes on the page
     "md": "MD",
@@ -291,6 +294,66 @@ def verdicts_table() -> pd.DataFrame:
         }
         for claim, evidence in decided
     )
+
+
+class MessageResults(NamedTuple):
+    """What the runs with compressed, noisy and masked updates show.
+
+    Attributes:
+        table: a row for each message, as the page shows it.
+        gains: by message, the points of Algorithm 2 above MD, with interval.
+        costs: by message and scheme, the points below the same scheme's runs with updates as they are, with interval.
+        digits: by message and scheme, the mean distinct digits of a cohort in the last ten rounds.
+        accuracy: by message and scheme, the final accuracy in %.
+        bytes: by message, those that the participants of a round send, mean over the run.
+        seeds: the fewest that a message has.
+    """
+
+    table: pd.DataFrame
+    gains: dict[str, statistics.Interval]
+    costs: dict[tuple[str, str], statistics.Interval]
+    digits: dict[tuple[str, str], float]
+    accuracy: dict[tuple[str, str], float]
+    bytes: dict[str, float]
+    seeds: int
+
+
+def load_messages() -> MessageResults:
+    """Load the recorded runs of `clustered-messages`, and tabulate them by what participants send."""
+    sweep = experiments_messages.PLAIN.sweep
+    frame, labels = load_sweep(sweep), records.majority_labels(sweep)
+    heads = frame.drop_duplicates("run").set_index("run")
+    counts = {
+        run: np.mean([len(np.unique(labels[run][cohort])) for cohort in cohorts[-10:]])
+        for run, cohorts in records.cohorts(sweep).items()
+    }
+    keys = ["message", "method"]
+    digits = heads.assign(digits=pd.Series(counts)).groupby(keys)["digits"].mean().to_dict()
+    last = frame[frame["round"] == frame["rounds"]]
+    sent = (last["bytes_up"] / last["rounds"]).groupby(last["message"]).mean().to_dict()
+    gains, costs, accuracy, rows = {}, {}, {}, []
+    for label, schemes in MESSAGE_ARMS.items():
+        part = frame[frame["message"] == label]
+        for scheme, mean in tables.summarise(part, "test_accuracy", LAST)["mean"].items():
+            accuracy[label, scheme] = mean
+        for scheme in schemes:
+            lost = experiments_messages.cost_of_message(label, scheme)
+            costs[label, scheme] = statistics.mean_interval(lost)
+        if {"md", "clustered-similarity"} <= {*schemes}:
+            gain = experiments_messages.gain_over_md(label)
+            gains[label] = statistics.Interval(gain.mean, gain.low, gain.high)
+        row = {"what is sent": label, "kB a round": f"{sent[label] / 1000:,.0f}"}
+        row |= {
+            NAMES[m]: f"{accuracy[label, m]:.1f}" if m in schemes else "–" for m in tuple(NAMES)[:3]
+        }
+        row["Algorithm 2 above MD"] = (
+            statistics.format_points(*gains[label]) if label in gains else "–"
+        )
+        known = digits.get((label, "clustered-similarity"))
+        row["digits, Algorithm 2"] = "–" if known is None else f"{known:.1f}"
+        rows.append(row)
+    seeds = int(frame.groupby(keys)["seed"].nunique().min())
+    return MessageResults(pd.DataFrame(rows), gains, costs, digits, accuracy, sent, seeds)
 
 
 def variance_table(

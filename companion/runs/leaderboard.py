@@ -197,6 +197,7 @@ def shared_setting(identity: dict) -> dict:
         "average",
         "drop",
         "remedy",
+        "message",
     )
     optional = {k: identity[k] for k in keys_where_set if k in identity}
     shape = {k: identity[k] for k in keys}

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from companion.runs import atomic, provenance
-from fedstas import methods, user_code
+from fedstas import config, methods, user_code
 from fedstas.errors import InputError, check_int
 from fedstas.methods import Method
 from fedstas.sim import initial_model as model_files
@@ -33,6 +33,7 @@ from fedstas.sim import partition, run_file, simulation, tasks
 from fedstas.sim.partition import Federation
 from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS, History
 from fedstas.sim.tasks import Task
+from fedstas.update_messages import UpdateMessage
 
 FORMAT = 1  # of sidecars and tables
 # Hex digits of `cohorts_chain` per round: of the hash of all cohorts up to that round.
@@ -122,11 +123,12 @@ def identity(
     initial_model: str = "seed",
     drop: float = 0.0,
     remedy: str = simulation.REMEDIES[0],
+    message: UpdateMessage | None = None,
 ) -> dict:
     """Return everything that determines a run, as plain data: equal runs have equal identities.
 
-    `eval_rounds`, `average` and `drop` with its remedy, which came after runs were recorded, are in it only where they
-    are set.
+    `eval_rounds`, `average`, `drop` with its remedy, and `message`, which came after runs were recorded, are in it only
+    where they are set.
     `initial_model` is as in `simulation.run`; identities without the key, as all older ones, mean "sent".
     """
     if not federation.recipe:
@@ -138,6 +140,7 @@ def identity(
     optional |= {} if average is None else {"average": average}
     drop, remedy = simulation.check_drop(drop, remedy)
     optional |= {"drop": drop, "remedy": remedy} if drop else {}
+    optional |= {} if message is None else {"message": config.to_dict(message)}
     return {
         "algorithms": methods.version(method),
         "task": task.name,
@@ -827,6 +830,7 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
         method,
         **{key: identity[key] for key in ("rounds", "clients_per_round", "seed", "eval_every")},
         **{key: identity[key] for key in _OPTIONAL_KEYS if key in identity},
+        message=config.from_dict(identity["message"]) if "message" in identity else None,
         initial_model=model_files.locate(identity),
         device=device,
         threads=record.metadata["environment"]["threads"],

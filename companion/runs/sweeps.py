@@ -32,6 +32,7 @@ from companion.runs.atomic import Unwritable, unwritable
 from fedstas import methods, user_code
 from fedstas.errors import Diverged, InputError, check_choice, check_float, check_int
 from fedstas.sim import partition, tasks
+from fedstas.update_messages import UpdateMessage
 
 # Seconds on one core of a laptop in use: per example of a local step, per evaluation, per stratification,
 # per round; and the number of training examples.
@@ -87,6 +88,7 @@ class Run:
     initial_model: str = "sent"
     drop: float = 0.0  # the probability of no answer, and its remedy
     remedy: str = "divide"
+    message: UpdateMessage | None = None  # what participants send, as in `simulation.run`
 
     def __post_init__(self):
         # Numbers of NumPy become Python's, so that equal runs have equal identities.
@@ -101,7 +103,8 @@ class Run:
 
     def __str__(self):
         settings = "".join(f", {k} {v}" for k, v in self.overrides.items())
-        return f"{self.method}{settings} on {self.partition}, seed {self.seed}"
+        sent = "" if self.message is None else f", {self.message}"
+        return f"{self.method}{settings}{sent} on {self.partition}, seed {self.seed}"
 
 
 def estimate(run: Run) -> float:
@@ -243,6 +246,7 @@ def _prepare(run: Run, device: str):
         "initial_model": run.initial_model,
         "drop": run.drop,
         "remedy": run.remedy,
+        "message": run.message,
     }
     task = replace(load_task(run.task, device), network=run.network)
     identity = records.identity(task, federation, method, **options)

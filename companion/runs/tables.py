@@ -13,7 +13,7 @@ import pandas as pd
 
 from companion.runs import experiments, records, statistics, sweeps
 from companion.runs.sweeps import Run
-from fedstas import methods, user_code
+from fedstas import config, methods, user_code
 from fedstas.sim import initial_model, partition, simulation
 
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # to per cent; of others 1
@@ -99,6 +99,7 @@ def variant_of(run: Run) -> Variant:
     overrides = {k: v for k, v in run.overrides.items() if (k, v) not in usual_settings}
     usual = {"clients_per_round": 10, "concentration": 0.01, "network": ""}
     shape = {k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v}
+    shape |= {} if run.message is None else {"message": run.message}
     return Variant.of(**overrides, **shape)
 
 
@@ -118,6 +119,7 @@ def run_key(run: Run) -> str:
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
     shape += (records.further_rounds(run.rounds, run.eval_every, run.eval_rounds), run.average)
     shape += (run.drop, run.remedy) if run.drop else ()
+    shape += () if run.message is None else (config.to_dict(run.message),)
     return _encode_key(methods.to_dict(method), methods.version(method), *names, *shape, files)
 
 
@@ -133,6 +135,7 @@ def record_key(identity: dict) -> str:
     shape = [identity[key] for key in keys]
     shape += [identity.get("eval_rounds", ()), identity.get("average")]
     shape += [identity["drop"], identity["remedy"]] if "drop" in identity else []
+    shape += [identity["message"]] if "message" in identity else []
     return _encode_key(identity["method"], identity["algorithms"], *names, *shape, files)
 
 

@@ -3,6 +3,7 @@
 import copy
 import math
 from dataclasses import dataclass, field, fields
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,22 @@ class ServerMemory(Memory):
     label_epsilons: list[float | None] = field(default_factory=list)
 
 
+def of_single_clients(question):
+    """Wrap a question whose answer shows the server vectors of single clients: it is refused under secure aggregation."""
+
+    @wraps(question)
+    def checked(self, *args, **kwargs):
+        """Answer the question, unless the server sees sums over clients only."""
+        if self.sums_only:
+            raise InputError(
+                f"the design asks for the {question.__name__.replace('_', ' ')} of single clients, which secure "
+                "aggregation hides: use a design that needs none (`fedstas methods` lists them), or other messages"
+            )
+        return question(self, *args, **kwargs)
+
+    return checked
+
+
 class Server(ServerView):
     """The server of a simulated federation, the `View` that its designs ask.
 
@@ -48,6 +65,7 @@ class Server(ServerView):
         majority: each client's most frequent class, int [N], for oracles.
         classes: how many the task has; None for a task without classes.
         from_seed: clients make w_0, the model of the first round, from a seed, and download only that.
+        sums_only: the server sees sums of updates over clients only (secure aggregation).
     """
 
     def __init__(
@@ -59,11 +77,13 @@ class Server(ServerView):
         *,
         classes: int | None = None,
         from_seed: bool = False,
+        sums_only: bool = False,
     ):
         self.clients, self.total = len(data.sizes), int(data.sizes.sum())
         self.memory = ServerMemory()
         self.module, self._data, self._seed, self._majority = module, data, seed, majority
         self._classes, self._from_seed = classes, from_seed
+        self.sums_only = sums_only
 
     def begin(self, t: int, params: torch.Tensor) -> None:
         """Start round t with w_t = params [P]."""
@@ -112,6 +132,7 @@ class Server(ServerView):
             self.memory.has_sizes = True
         return self._data.sizes
 
+    @of_single_clients
     def gradients(self, levels: int) -> Squeezed:
         check_int("levels", levels, 2, 256)  # so that an InputError below is about gradients
 
@@ -121,6 +142,7 @@ class Server(ServerView):
 
         return self._ask_gradients(levels, make)
 
+    @of_single_clients
     def sketches(
         self, size: int, *, clip=None, epsilon: float | None = None, delta=1e-5
     ) -> np.ndarray:
@@ -137,6 +159,7 @@ class Server(ServerView):
     def output_layer(self) -> slice:
         return models.output_layer(self.module)
 
+    @of_single_clients
     def output_gradients(self, share: float = 1.0, cap: int | None = None) -> np.ndarray:
         layer = self.output_layer
 
@@ -227,6 +250,7 @@ class Server(ServerView):
             raise Diverged(f"round {self.round}: a client's {what} is not finite")
         return np.array(values)
 
+    @of_single_clients
     def centres(self, make, batch: int, levels: int) -> np.ndarray:
         self.send_model(np.arange(self.clients))
         weight = torch.from_numpy(batch_mean_weights(self._data.sizes, batch, self._seed))
@@ -241,12 +265,14 @@ class Server(ServerView):
         spreads = [engine.gradient_spread(self.module, self._params, *shard) for shard in shards]
         return np.array(spreads)
 
+    @of_single_clients
     def last_updates(self) -> np.ndarray:
         if self.memory.last_updates is None:
             shape = (self.clients, self._params.numel())
             self.memory.last_updates = np.zeros(shape, dtype=np.float32)
         return self.memory.last_updates
 
+    @of_single_clients
     def class_updates(self) -> np.ndarray:
         return models.class_entries(self.module, self.last_updates())
 

@@ -32,6 +32,7 @@ from fedstas.sim.partition import Federation
 from fedstas.sim.server import Server, ServerMemory
 from fedstas.sim.tasks import Task, find_device
 from fedstas.streams import stream
+from fedstas.update_messages import MaskedUpdates, UpdateMessage, mask
 
 METRICS = ("train_loss", "test_accuracy", "client_accuracy", "macro_f1")
 COUNTS = ("participants", "examples", "bytes_down", "bytes_up")
@@ -234,7 +235,7 @@ class Setup:
     `m`: participants per round. `clients`: the numbers in the federation of the N clients with data, int [N], whose
     examples are in `data`. `class_shares`: float [N, classes]. `average`: beta of the average of the server's models,
     or the first round of those whose mean it is, an int; None for no average. `initial_model`: see
-    `fedstas.sim.initial_model`. `drop` and `remedy`: see `run`. `tests`: the indices of each client's own test examples.
+    `fedstas.sim.initial_model`. `drop`, `remedy` and `message`: see `run`. `tests`: the indices of each client's own test examples.
     """
 
     task: Task
@@ -249,6 +250,7 @@ class Setup:
     drop: float = 0.0
     remedy: str = REMEDIES[0]
     tests: tuple[np.ndarray, ...] | None = None
+    message: UpdateMessage | None = None
 
     @cached_property
     def key(self) -> str:
@@ -263,6 +265,7 @@ class Setup:
         later += ("drop", self.drop, self.remedy) if self.drop else ()
         if self.tests is not None:
             later += ("tests", *(rows.tobytes() for rows in self.tests))
+        later += () if self.message is None else ("message", self.message)
         others = [
             *self.task.identity_extras.values(),
             *initial_model.identity(self.initial_model).values(),
@@ -280,6 +283,7 @@ class Setup:
             majority,
             classes=self.task.classes,
             from_seed=from_seed,
+            sums_only=self.message is not None and self.message.sums_only,
         )
         return server, initial_model.load(self.initial_model, module)
 
@@ -294,12 +298,14 @@ def prepare(
     initial_model: str = "seed",
     drop: float = 0.0,
     remedy: str = REMEDIES[0],
+    message: UpdateMessage | None = None,
 ) -> Setup:
     """Check the inputs of a run and prepare its setup, of which `average` is checked before; `InputError` if the
     federation cannot be trained so."""
     m = check_int("the number of participants (clients per round)", m, 1)
     seed = check_int("seed", seed, 0)
     drop, remedy = check_drop(drop, remedy)
+    check_message(message, method, drop)
     clients = federation.with_data
     if not len(clients):
         raise InputError("the federation is empty: none of its clients has data")
@@ -324,7 +330,7 @@ def prepare(
         shards = [np.concatenate(shards)]
     data = engine.pool(task.train_x, task.train_y, shards)
     inputs = (task, method, m, seed, clients, data, class_shares, average, initial_model)
-    return Setup(*inputs, drop=drop, remedy=remedy, tests=tests)
+    return Setup(*inputs, drop=drop, remedy=remedy, tests=tests, message=message)
 
 
 def check_average(average) -> float | str | None:
@@ -342,6 +348,27 @@ def check_drop(drop, remedy) -> tuple[float, str]:
     ends = {"open_low": False, "open_high": True}
     check_choice("remedy", remedy, REMEDIES)
     return check_float("drop", drop, 0, 1, **ends), remedy
+
+
+def check_message(message, method: Method, drop: float) -> None:
+    """Raise an `InputError` if `message` is neither None nor a configuration of `update_messages`, or if the method and
+    `drop` do not go with it."""
+    if not isinstance(message, UpdateMessage | None):
+        raise InputError(
+            f"message is {format_value(message)}: it must be None, or QuantisedUpdates(...), NoisyUpdates(...) or "
+            "MaskedUpdates(...) of fedstas.update_messages"
+        )
+    if message is None or not message.sums_only:
+        return
+    if has_flag(method.server, "remembers"):
+        raise InputError(
+            f"the server {type(method.server).__name__} needs the updates of single clients, which secure aggregation "
+            "hides: use another server or other messages"
+        )
+    if drop:
+        raise InputError(
+            f"drop is {drop}: the masks of silent participants would not cancel, so under MaskedUpdates it must be 0"
+        )
 
 
 def evaluated_rounds(rounds: int, eval_every: int = 1, eval_rounds=()) -> list[int]:
@@ -504,7 +531,13 @@ def train_round(
         trained = train_cohort(
             module, params, data, local, idx, example_weights, seed, t, places, corrections
         )
-        server.charge(examples=int(np.count_nonzero(example_weights)), bytes_up=trained.nbytes)
+        message = setup.message
+        size = (
+            trained.nbytes if message is None else len(trained) * message.count_bytes(len(params))
+        )
+        server.charge(examples=int(np.count_nonzero(example_weights)), bytes_up=size)
+        if message is not None and not message.sums_only:
+            trained = params + transmit(message, trained - params, seed, t, places)
         server.receive(cohort.clients, trained - params)
         weights = torch.from_numpy(cohort.on_updates(counts)).to(params)
         # From [m, steps, batch]: each participant's number of local steps, which are those with an example.
@@ -516,8 +549,33 @@ def train_round(
     if corrects:  # control variates are as large as models
         down = len(np.unique(drawn.clients)) * params.nbytes
         server.charge(examples=0, bytes_up=trained.nbytes, bytes_down=down)
-    update = _aggregate_round(optimizer, state, params, trained, chosen, weights, omega, lengths)
+    if isinstance(setup.message, MaskedUpdates):
+        if has_flag(optimizer, "normalises"):
+            weights = optimizer.normalise(weights, lengths)
+        update = secure_sum(setup.message, trained - params, weights, seed, t)
+    else:
+        update = _aggregate_round(
+            optimizer, state, params, trained, chosen, weights, omega, lengths
+        )
     return optimizer.step(params, update, state), drawn
+
+
+def transmit(message, updates: torch.Tensor, seed: int, t: int, places=None) -> torch.Tensor:
+    """Return what the server receives of the participants' updates [m, P] in round t, if each sends a `message`."""
+    places = range(len(updates)) if places is None else places
+    rows = zip(updates.cpu().numpy(), places, strict=True)
+    received = [message.transmit(row, stream(seed, "message", t, place)) for row, place in rows]
+    return torch.from_numpy(np.stack(received)).to(updates)
+
+
+def secure_sum(
+    message: MaskedUpdates, updates: torch.Tensor, weights: torch.Tensor, seed: int, t: int
+) -> torch.Tensor:
+    """Return the weighted sum [P] of updates [m, P] in round t, of which the server sees masked terms only."""
+    rows = zip(updates.cpu().numpy(), weights.tolist(), strict=True)
+    terms = np.stack([message.encode(update, weight) for update, weight in rows])
+    messages = mask(terms, lambda i, j: stream(seed, "mask", t, i, j))
+    return torch.from_numpy(message.decode(messages.sum(0, dtype=np.uint32))).to(updates)
 
 
 def _aggregate_round(
@@ -555,6 +613,7 @@ def run(
     initial_model: str = "seed",
     drop: float = 0.0,
     remedy: str = REMEDIES[0],
+    message: UpdateMessage | None = None,
     device: str = "auto",
     resume: History | None = None,
     checkpoint: Callable[[History], None] | None = None,
@@ -580,6 +639,10 @@ def run(
     unbiased design unbiased; "renormalise", so that they add up to what the weights of the whole cohort do; "none". A round
     without an answer leaves the model as it is, unless the server remembers updates.
 
+    `message` says what a participant sends of its update: `QuantisedUpdates`, `NoisyUpdates` or `MaskedUpdates` of
+    `fedstas.update_messages`, or by default the update as it is. Designs that compare updates see what was sent; under
+    masks they are refused.
+
     `resume` continues the history of a shorter run with the
     same arguments. `checkpoint` is called with the history after each evaluation but the last;
     it must not hold on to it, since the next rounds change it.
@@ -604,6 +667,7 @@ def run(
             initial_model,
             drop=drop,
             remedy=remedy,
+            message=message,
         )
         so_far = Progress(setup)
         if resume is not None:

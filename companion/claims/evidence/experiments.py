@@ -22,6 +22,7 @@ import pandas as pd
 
 from companion.claims.registry import Claim, Decision, Evidence
 from companion.runs import atomic, records, statistics, tables
+from companion.runs.experiments import message_label
 from companion.runs.statistics import UNDECIDED, combine_verdicts
 from fedstas.sim import tasks
 
@@ -58,6 +59,7 @@ class Setting:
     clients_per_round: int | None = None
     prox: float | None = None
     measure: str | None = None  # of similarity, for methods that have one
+    message: str | None = None  # what participants send, a label of `MESSAGES`
 
     def __str__(self) -> str:
         skew = "" if self.concentration is None else f" {self.concentration:g}"
@@ -79,6 +81,8 @@ class Setting:
                     rows &= frame[name] == value
             if self.measure is not None:
                 rows &= frame["measure"].isin([self.measure, ""])
+            if self.message is not None:
+                rows &= frame["message"] == self.message
             frame = frame[rows]
         too_few = [method for method in methods if count_seeds(frame, method) < MIN_PAIRS]
         if not too_few:
@@ -116,9 +120,10 @@ def load_sweep(sweep: str) -> pd.DataFrame | None:
 
 @lru_cache(maxsize=16)
 def _load(folder: str, _stamps: tuple) -> pd.DataFrame:
-    """Load a sweep with the local settings `steps`, `prox` and the similarity `measure` as columns."""
-    frame = records.load(folder)
-    methods = {run: each["method"] for run, each in records.identities(folder).items()}
+    """Load a sweep with the local settings `steps`, `prox`, the similarity `measure` and the `message` as columns."""
+    frame, identities = records.load(folder), records.identities(folder)
+    methods = {run: each["method"] for run, each in identities.items()}
+    frame["message"] = frame["run"].map({run: message_label(i) for run, i in identities.items()})
     for name in ("steps", "prox"):
         frame[name] = frame["run"].map({run: m["local"][name] for run, m in methods.items()})
     measures = frame["run"].map(
