@@ -129,6 +129,11 @@ def test_words_missing_values_other_separators_and_encodings():
         InputError, match=r"no column kind: it has size;colour;kind \(is sep ';'\?\)"
     ):
         user_data.from_csv(table, **options | {"sep": ","})
+    write_table("size,colour,kind", [(1, "red", "weg"), (1, "", "weg")], "u.csv", delimiter=";")
+    with pytest.raises(
+        InputError, match=r"u\.csv line 3: column colour is empty: .* or use missing='indicate'"
+    ):
+        user_data.from_csv("u.csv", **options)
     write_table("size,colour,kind", [(1, "pink", "weg")], "u.csv", delimiter=";")
     with pytest.raises(
         InputError, match=r"u.csv line 2: no training row has in column colour the word pink"
@@ -196,6 +201,15 @@ def test_images_may_name_their_client():
     ):
         with pytest.raises(InputError, match=message):
             user_data.from_folder("flat", client=client)
+    with pytest.raises(InputError, match=r"finds the client in ann, .* use client='folder'"):
+        user_data.from_folder("by_client", client="(ann|bob)")
+
+
+def test_folders_of_clients_that_would_be_read_as_classes_are_said():
+    for client in ("ann", "bob"):
+        save_images(f"hospitals/{client}", classes=("cat", "dog"))
+    with pytest.warns(UserWarning, match="classes are ann, bob, .* folders cat, dog, .*'folder'"):
+        user_data.from_folder("hospitals")
 
 
 def test_a_photo_is_turned_as_its_camera_says():

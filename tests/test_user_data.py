@@ -84,6 +84,8 @@ def test_from_arrays_scales_images_of_bytes_and_takes_documents_of_tokens():
         ((X, Y[:-1]), r"y has shape \(19,\): it must be one for each of 20"),
         ((X, Y[:, None]), r"y has shape \(20, 1\)"),
         ((X, Y / 2), "y is an array of float64: it must be one of whole numbers from 0"),
+        ((X, Y.astype(str)), r"y are words: number them, as np.unique\(y, return_inverse=True\)"),
+        ((X, Y == 1), r"y is an array of bool: .* as y.astype\(int\)"),
         ((X, Y - 1), "y has -1 in row 0: number classes from 0 on"),
         ((X, Y * 2), r"no example of class 1: number the classes .* in place of 0\.\.2"),
         ((X, Y, X, Y * 0), r"no example of class 1: .* of 0\.\.1"),
@@ -144,7 +146,7 @@ def test_from_csv_makes_a_task_with_the_users_of_a_column(examples_folder):
         ([], "kind", "t.csv has no rows under its header"),
         ([(1, 9, "a"), ("x", 9, "b")], "kind", "t.csv line 3: column size is 'x': it must be a n"),
         ([(1, 9, "a"), ("nan", 9, "b")], "kind", "t.csv line 3: column size is 'nan'"),
-        ([(1, 9, "a"), (2, 9, " ")], "kind", "t.csv line 3: column kind is empty"),
+        ([(1, 9, "a"), (2, 9, " ")], "kind", "t.csv line 3: column kind is empty: fill it in"),
         ([(1, 9, "a"), (2, "", "b")], "kind", "t.csv line 3: column clinic is empty"),
         ([(1, 9)], "kind", "t.csv line 2: column kind is empty"),
         (

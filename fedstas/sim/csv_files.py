@@ -57,7 +57,9 @@ def read_rows(
             raise InputError(f"{path} has no column {name}: it has {names}{hint}")
         for line, row in rows:
             if not (row[name] or "").strip():
-                raise InputError(f"{path} line {line}: column {name} is empty")
+                raise InputError(
+                    f"{path} line {line}: column {name} is empty: fill it in, or leave the row out"
+                )
     return rows
 
 

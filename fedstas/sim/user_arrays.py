@@ -119,7 +119,18 @@ def _as_numbers(name: str, values) -> np.ndarray:
 
 def _as_labels(name: str, values) -> np.ndarray:
     """Return labels as int64 [n]; `InputError` unless they are whole numbers from 0 on."""
-    array = _as_numbers(name, values)
+    array = as_array(name, values)
+    if array.dtype.kind in "US" or (
+        array.dtype == object and isinstance(next(iter(array.flat), 0), str)
+    ):
+        raise InputError(
+            f"{name} are words: number them, as np.unique({name}, return_inverse=True)[1]"
+        )
+    if array.dtype == bool:
+        raise InputError(
+            f"{name} is an array of bool: number the classes 0 and 1, as {name}.astype(int)"
+        )
+    array = _as_numbers(name, array)
     if array.dtype.kind not in "iu":
         kind = "whole numbers from 0 on, which name classes (a measured number names none)"
         raise InputError(f"{name} is an array of {array.dtype}: it must be one of {kind}")

@@ -73,6 +73,11 @@ def _client_pattern(client: str | None) -> Callable[[str], re.Match | None] | No
     return pattern.search
 
 
+def _subfolders(place: Path) -> list[str]:
+    """Return the names of the folders in a folder, ascending, without hidden ones; perhaps none."""
+    return sorted(each.name for each in place.iterdir() if each.is_dir() and each.name[0] != ".")
+
+
 def _folders(place: Path) -> list[str]:
     """Return the names of the folders in a folder, ascending, without hidden ones."""
     try:
@@ -92,6 +97,13 @@ def _read_images(place: Path, size: int, client: str | None, find_client):
     classes = sorted({name for _, name in pairs})
     if all(PLAIN_DECIMAL.fullmatch(name) for name in classes):
         classes.sort(key=int)  # class 9 before class 10
+    inside = [_subfolders(place / name) for _, name in pairs] if client is None else [[]]
+    if len(inside) > 1 and len(inside[0]) > 1 and all(each == inside[0] for each in inside):
+        message = (
+            f"{place}: the classes are {', '.join(classes[:2])}, ..., and each has the folders {', '.join(inside[0][:2])}, "
+            "...: if these are the classes, and those above are clients, use client='folder'"
+        )
+        warnings.warn(message, stacklevel=3)
     pixels, labels, clients = [], [], []
     for owner, name in pairs:
         folder = place / owner / name
@@ -102,6 +114,11 @@ def _read_images(place: Path, size: int, client: str | None, find_client):
                 match = find_client(file.relative_to(place).as_posix())
                 if not match:
                     raise InputError(f"{file}: no client is found by client={client!r}")
+                if match.start(1) < len(name):
+                    raise InputError(
+                        f"client={client!r} finds the client in {name}, which is the folder of a class: if folders of "
+                        "clients are above those of classes, use client='folder'"
+                    )
                 owner = match[1]
             clients.append(owner)
     x = np.stack(pixels).transpose(0, 3, 1, 2).astype(np.float32) / 127.5 - 1

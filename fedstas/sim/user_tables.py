@@ -62,7 +62,7 @@ def from_csv(
         _Table(
             place,
             required,
-            keys if missing == "indicate" else required,
+            keys,
             missing,
             sep,
             decimal,
@@ -126,6 +126,12 @@ class _Table:
         self.header = list(self.rows[0])
         if absent := [name for name in required if name not in self.header]:
             raise InputError(f"{path} has no column {absent[0]}: it has {', '.join(self.header)}")
+        for name in required if missing == "refuse" else ():
+            if "" in (words := self.column(name)):
+                raise InputError(
+                    f"{path} line {self.lines[words.index('')]}: column {name} is empty: fill it in, leave the row out, or "
+                    "use missing='indicate'"
+                )
         self._leave_out_index()
 
     def column(self, name: str) -> list[str]:
