@@ -408,7 +408,7 @@ REFUSED = {
     ),
     "an index too large": (
         lambda: partition.federation(Y, [[], [20]]),
-        "of client 1 are .20.: .* at most 19",
+        "client 1 has example 20, and there are 20 training examples, counted from 0",
     ),
     "a broken index": (
         lambda: partition.federation(Y, [[0.9]]),

@@ -126,13 +126,12 @@ def _as_indices(k: int, shard, n: int) -> np.ndarray:
         return np.flatnonzero(shard)
     if not shard.size:
         return np.zeros(0, dtype=np.int64)
-    shard = as_int_array(f"the examples of client {k}", shard)
-    if shard.max() >= n:
+    if shard.dtype.kind in "iu" and shard.max() >= n:
         raise InputError(
             f"client {k} has example {shard.max()}, and there are {n} training examples, counted from 0: indices are of "
             "these alone, without the test examples, which are every fifth of each class if no test set is given"
         )
-    return shard
+    return as_int_array(f"the examples of client {k}", shard, high=n - 1)
 
 
 def _shards_by_name(names: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
