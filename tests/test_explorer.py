@@ -104,25 +104,25 @@ def test_the_grid_has_the_exact_success_of_the_attack_on_privacy(data):
 
 def test_the_default_setting_shows_what_its_caption_states():
     rows = explorer.compare_allocations(explorer.SIZES, explorer.SPREADS, explorer.PARTICIPANTS)
-    assert rows["rounded"]["seats"] == [2, 3, 4, 1]
-    assert rows["optimal"]["seats"] == [2, 3, 3, 2]
+    assert rows["rounded"]["draws"] == [2, 3, 4, 1]
+    assert rows["optimal"]["draws"] == [2, 3, 3, 2]
     assert rows["optimal"]["variance"] < rows["rounded"]["variance"]
     printed = allocation.neyman_real(explorer.SIZES, explorer.SPREADS, explorer.PARTICIPANTS)
     assert [round(float(x), 2) for x in printed] == [1.86, 2.79, 3.72, 1.63]
 
 
 def test_the_answer_to_the_second_sessions_vote_appears_only_after_a_slider_is_moved():
-    """The second session asks how many seats ten clients get that hardly differ, as the fourth stratum after its
+    """The second session asks how many participants ten clients get that hardly differ, as the fourth stratum after its
     slider is moved to 0.2: in rounded numbers none, in the best allocation one."""
     assert all(spread >= 1 for spread in explorer.SPREADS)
     spreads = (*explorer.SPREADS[:3], 0.2)
     rows = explorer.compare_allocations(explorer.SIZES, spreads, explorer.PARTICIPANTS)
-    assert rows["rounded"]["seats"] == [2, 3, 5, 0] and rows["optimal"]["seats"] == [2, 3, 4, 1]
+    assert rows["rounded"]["draws"] == [2, 3, 5, 0] and rows["optimal"]["draws"] == [2, 3, 4, 1]
 
 
 def test_equal_spreads_of_zero_have_no_printed_allocation():
     rows = explorer.compare_allocations([8, 8], [0.0, 0.0], 4)
-    assert rows["printed"]["seats"] is None and rows["optimal"]["variance"] == 0
+    assert rows["printed"]["draws"] is None and rows["optimal"]["variance"] == 0
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_the_quantisation_levels_and_their_error_are_those_of_the_package(data):
     assert nine["bits"] == 32 * 9 + 4 * 510 and sum(nine["counts"]) == 510
 
 
-def test_the_map_shows_clients_of_one_or_two_classes_and_their_chances_sum_to_the_seats(data):
+def test_the_map_shows_clients_of_one_or_two_classes_and_their_chances_sum_to_the_participants(data):
     part = data["strata"]
     N = len(part["points"])
     assert 25 <= N <= 30 and [max(labels) + 1 for labels in part["labels"]] == list(range(1, 9))
@@ -185,7 +185,7 @@ def test_the_map_shows_clients_of_one_or_two_classes_and_their_chances_sum_to_th
         strata, m = case["given"]
         labels, chances = np.array(part["labels"][strata - 1]), np.array(case["answer"]["chances"])
         draws = np.bincount(labels, chances)
-        assert draws == pytest.approx(case["answer"]["seats"], abs=1e-9)
+        assert draws == pytest.approx(case["answer"]["draws"], abs=1e-9)
         assert draws.sum() == pytest.approx(m)
 
 
@@ -245,7 +245,7 @@ FUNCTIONS_AND_INPUTS = {
             {"heterogeneity": 1.0, "m": 7, "rounds": 1},
         ],
     ),
-    "seats": (
+    "allocate": (
         explorer.compare_allocations,
         [
             {"sizes": [7, 19, 4], "spreads": [0.5, 2.5, 1.0], "m": 9},
@@ -342,7 +342,7 @@ def test_sliders_change_text_and_figures(browse):
     assert reported_value(document, "start")[:4] == ["2", "3", "4", "1"]
     first = reported_value(document, "first")
     assert first["rounded"] == ["2", "3", "5", "0", "infinite"]
-    assert "gives stratum 4 no seat: none of those clients can ever be drawn" in first["text"]
+    assert "gives stratum 4 no participant: none of those clients can ever be drawn" in first["text"]
     assert first["figures"] == ["none"] * len(
         instruments.COMPUTED
     )  # instruments replace all figures
@@ -410,9 +410,9 @@ def test_a_button_draws_and_changes_the_text(browse, data):
       press("bias", "Start again"); report("restarted", says("bias"));
       press("strata", "Draw a round");
       report("drawn", document.querySelectorAll(".client.drawn").length);
-      report("seats", [...document.querySelectorAll('[data-part="strata"] tr[data-row="seats"] td')].map((c) => Number(c.textContent)));
-      move("strata", "seats", 9); report("cleared", document.querySelectorAll(".client.drawn").length);
-      move("strata", "strata", 8); move("strata", "seats", 1); report("least", move("strata", "seats", 1));
+      report("participants", [...document.querySelectorAll('[data-part="strata"] tr[data-row="participants"] td')].map((c) => Number(c.textContent)));
+      move("strata", "participants", 9); report("cleared", document.querySelectorAll(".client.drawn").length);
+      move("strata", "strata", 8); move("strata", "participants", 1); report("least", move("strata", "participants", 1));
       report("tab", [...document.querySelectorAll(".explorer button")].map((b) => b.tabIndex));
       report("clients", document.querySelectorAll(".client").length);
     """
@@ -447,7 +447,7 @@ def test_a_button_draws_and_changes_the_text(browse, data):
     assert "Six clients would move the model" in reported_value(document, "restarted")
     assert (
         reported_value(document, "drawn")
-        == sum(reported_value(document, "seats"))
+        == sum(reported_value(document, "participants"))
         == draw_probabilities.PARTICIPANTS
     )
     assert reported_value(document, "cleared") == 0 and reported_value(document, "least") == "8"

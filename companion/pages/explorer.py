@@ -58,7 +58,7 @@ def compare_allocations(sizes, spreads, m: int) -> dict:
         if draws is not None:
             variance = float(theory.allocation_variance(sizes, spreads, draws.tolist()))
         rows[name] = {
-            "seats": None if draws is None else draws.tolist(),
+            "draws": None if draws is None else draws.tolist(),
             "variance": variance if math.isfinite(variance) else None,
         }
     return rows
@@ -197,7 +197,7 @@ def allocate_on_map(strata: int, m: int) -> dict:
     chances = np.zeros(len(labels))
     for h, count in enumerate(draws.tolist()):
         chances[labels == h] = theory.successive_inclusion(norms[labels == h], count)
-    return {"seats": draws.tolist(), "chances": chances.tolist()}
+    return {"draws": draws.tolist(), "chances": chances.tolist()}
 
 
 def make_test_cases() -> dict:
@@ -224,7 +224,7 @@ def make_test_cases() -> dict:
                 [(1, 6), (STRATA, draw_probabilities.PARTICIPANTS), (MAX_STRATA, 20)],
             )
         },
-        "allocation": {"seats": (compare_allocations, strata)},
+        "allocation": {"allocate": (compare_allocations, strata)},
         "bias": {
             "bias": (
                 summarise_round,
@@ -330,7 +330,7 @@ def _draw_strata() -> Figure:
         middle = points[labels == h].mean(0)
         for point in points[labels == h]:
             ax.plot(*zip(point, middle, strict=True), color=plots.GREY, lw=0.8, zorder=1)
-        label = f"{chr(65 + h)}: {allocated['seats'][h]} of {(labels == h).sum()}"
+        label = f"{chr(65 + h)}: {allocated['draws'][h]} of {(labels == h).sum()}"
         own, others = points[labels == h], points[labels != h]
         gaps = np.linalg.norm(own[:, None] - others, axis=2).min(1)
         alone = own[gaps.argmax()]  # of the stratum, the client farthest from all others
@@ -396,7 +396,7 @@ def _draw_allocation() -> Figure:
         (("printed", plots.WRITTEN), ("rounded", plots.CODED), ("optimal", plots.CORRECTED))
     ):
         x = np.arange(len(SIZES)) + (place - 1) * width
-        bars = ax.bar(x, allocations[name]["seats"], width, color=colour, label=name)
+        bars = ax.bar(x, allocations[name]["draws"], width, color=colour, label=name)
         ax.bar_label(bars, fmt="{:.3g}", fontsize="x-small")
     labels = [f"$N_h$ = {n}\n$S_h$ = {s:g}" for n, s in zip(SIZES, SPREADS, strict=True)]
     ax.set_xticks(range(len(SIZES)), labels)

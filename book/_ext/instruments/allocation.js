@@ -1,4 +1,4 @@
-/* How many seats does each stratum get? */
+/* How many participants does each stratum get? */
 fedstasExplorer.add("allocation", (tools, data) => {
   "use strict";
   const { sum, largestRemainder, optimal, number, slider, make, plane, key, frame } = tools;
@@ -11,7 +11,7 @@ fedstasExplorer.add("allocation", (tools, data) => {
     }));
   }
 
-  function seats(sizes, spreads, m) {
+  function allocate(sizes, spreads, m) {
     const total = sum(sizes), t = sizes.map((n, h) => n * spreads[h]), all = sum(t);
     const printed = all > 0 ? t.map((x) => (m * x) / all) : null;
     const rows = {
@@ -23,7 +23,7 @@ fedstasExplorer.add("allocation", (tools, data) => {
     const answer = {};
     Object.keys(rows).forEach((name) => {
       const value = rows[name] ? variance(sizes, spreads, rows[name]) : null;
-      answer[name] = { seats: rows[name], variance: Number.isFinite(value) ? value : null };
+      answer[name] = { draws: rows[name], variance: Number.isFinite(value) ? value : null };
     });
     return answer;
   }
@@ -55,17 +55,17 @@ fedstasExplorer.add("allocation", (tools, data) => {
       m.input.min = count;
       m.input.max = Math.min(60, sum(n));
       m.told();
-      const found = seats(n, s, m.get()), shown = ["printed", "rounded", "optimal"];
+      const found = allocate(n, s, m.get()), shown = ["printed", "rounded", "optimal"];
       const kinds = { printed: "written", rounded: "law", optimal: "should" };
-      const top = Math.max(1, ...shown.map((name) => Math.max(0, ...(found[name].seats || []))));
-      const words = shown.map((name) => name + " " + (found[name].seats ? found[name].seats.map((v) => number(v, 1)).join(", ") : "0/0"));
+      const top = Math.max(1, ...shown.map((name) => Math.max(0, ...(found[name].draws || []))));
+      const words = shown.map((name) => name + " " + (found[name].draws ? found[name].draws.map((v) => number(v, 1)).join(", ") : "0/0"));
       const p = plane(figure, "Seats of each stratum: " + words.join("; "), [0, count], [0, top * 1.1],
-        { ticksX: false, y: "seats m\u2095", left: 34 });
+        { ticksX: false, y: "participants m\u2095", left: 34 });
       n.forEach((_, h) => {
         const wide = (p.px(h + 1) - p.px(h)) * 0.26;
         shown.forEach((name, i) => {
-          if (!found[name].seats) return;
-          const v = found[name].seats[h], x = p.px(h + 0.5) + (i - 1.5) * wide;
+          if (!found[name].draws) return;
+          const v = found[name].draws[h], x = p.px(h + 0.5) + (i - 1.5) * wide;
           p.parts.push(`<rect class="${kinds[name]}" x="${x.toFixed(1)}" y="${p.py(v).toFixed(1)}" width="${Math.max(1, wide - 1).toFixed(1)}" height="${(p.py(0) - p.py(v)).toFixed(1)}"/>`);
           if (wide > 17) p.text(x + wide / 2, p.py(v) - 3, number(v, 1), "middle", "small");
         });
@@ -81,18 +81,18 @@ fedstasExplorer.add("allocation", (tools, data) => {
       ["proportional", ...shown].forEach((name) => {
         const row = make("tr", { "data-row": name }, body), each = found[name];
         make("th", { scope: "row" }, row, name);
-        n.forEach((_, h) => make("td", {}, row, each.seats ? number(each.seats[h], 2) : "0/0"));
-        make("td", {}, row, each.seats ? number(each.variance, 4) : "\u2013");
+        n.forEach((_, h) => make("td", {}, row, each.draws ? number(each.draws[h], 2) : "0/0"));
+        make("td", {}, row, each.draws ? number(each.variance, 4) : "\u2013");
       });
 
-      const said = [], rounded = found.rounded.seats, printed = found.printed.seats;
+      const said = [], rounded = found.rounded.draws, printed = found.printed.draws;
       const names = (list) => (list.length > 1 ? "strata " : "stratum ") + list.map((h) => h + 1).join(", ");
       if (!printed) said.push("All spreads are 0: eq. 3.5 is 0/0, and every allocation is optimal.");
       else {
         const none = n.map((_, h) => h).filter((h) => rounded[h] === 0);
         const over = n.map((_, h) => h).filter((h) => rounded[h] > n[h]);
-        if (none.length) said.push(`Rounding gives ${names(none)} no seat: none of those clients can ever be drawn.`);
-        if (over.length) said.push(`Rounding gives ${names(over)} more seats than there are clients.`);
+        if (none.length) said.push(`Rounding gives ${names(none)} no participant: none of those clients can ever be drawn.`);
+        if (over.length) said.push(`Rounding gives ${names(over)} more participants than there are clients.`);
         if (!none.length && !over.length) {
           const lost = found.optimal.variance > 0 ? found.rounded.variance / found.optimal.variance - 1 : 0;
           said.push(lost > 1e-9 ? `Rounding costs ${number(100 * lost, 1)} % of variance against the optimum.`
@@ -107,5 +107,5 @@ fedstasExplorer.add("allocation", (tools, data) => {
     return update;
   }
 
-  return { formulas: { seats }, build: allocationPart };
+  return { formulas: { allocate }, build: allocationPart };
 });

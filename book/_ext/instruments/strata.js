@@ -1,4 +1,4 @@
-/* Strata and seats on a map of clients: the strata are the package's, seats and chances are computed here. */
+/* Strata and allocation on a map of clients: the strata are the package's, allocation and chances are computed here. */
 fedstasExplorer.add("strata", (tools, data) => {
   "use strict";
   const { sum, optimal, generator, make, number, slider, buttons, plane, mark, frame } = tools;
@@ -29,12 +29,12 @@ fedstasExplorer.add("strata", (tools, data) => {
   function onMap(H, m) {
     const labels = data.labels[H - 1], strata = Array.from({ length: Math.max(...labels) + 1 }, (_, h) =>
       labels.map((l, k) => (l === h ? k : -1)).filter((k) => k >= 0));
-    const seats = optimal(strata.map((members) => members.length), data.spreads[H - 1], m);
+    const draws = optimal(strata.map((members) => members.length), data.spreads[H - 1], m);
     const chances = new Array(N).fill(0);
     strata.forEach((members, h) => {
-      inclusion(members.map((k) => data.norms[k]), seats[h]).forEach((v, i) => { chances[members[i]] = v; });
+      inclusion(members.map((k) => data.norms[k]), draws[h]).forEach((v, i) => { chances[members[i]] = v; });
     });
-    const found = { seats, chances };
+    const found = { draws, chances };
     Object.defineProperty(found, "strata", { value: strata });
     return found;
   }
@@ -54,7 +54,7 @@ fedstasExplorer.add("strata", (tools, data) => {
     const { controls, figure, told } = frame(root);
     let random = generator(3), drawn = new Set(), known = [0, 0, null];
     const strata = slider(controls, "strata, H", 1, data.labels.length, 1, data.H, String, clear);
-    const m = slider(controls, "seats, m", 1, 20, 1, data.m, String, clear);
+    const m = slider(controls, "participants, m", 1, 20, 1, data.m, String, clear);
     buttons(controls, [["Draw a round", draw]]);
     const holder = make("div", { class: "explorer-table", tabindex: "0", role: "region", "aria-label": "strata" }, root);
 
@@ -64,7 +64,7 @@ fedstasExplorer.add("strata", (tools, data) => {
       const found = now();
       drawn = new Set(found.strata.flatMap((members, h) => members
         .map((k) => [-Math.log(1 - random()) / data.norms[k], k]).sort((a, b) => a[0] - b[0])
-        .slice(0, found.seats[h]).map((each) => each[1])));
+        .slice(0, found.draws[h]).map((each) => each[1])));
       update();
     }
 
@@ -78,7 +78,7 @@ fedstasExplorer.add("strata", (tools, data) => {
     function update() {
       const found = now(), H = found.strata.length, xs = data.points.map((p) => p[0]), ys = data.points.map((p) => p[1]);
       const span = (list) => [Math.min(...list) - 0.12 * (Math.max(...list) - Math.min(...list)), Math.max(...list) + 0.12 * (Math.max(...list) - Math.min(...list))];
-      const p = plane(figure, `${N} clients in ${H} strata with ${found.seats.join(", ")} seats` + (drawn.size ? `; drawn are ${drawn.size}` : ""),
+      const p = plane(figure, `${N} clients in ${H} strata with ${found.draws.join(", ")} participants` + (drawn.size ? `; drawn are ${drawn.size}` : ""),
         span(xs), span(ys), { ticksX: false, ticksY: false, left: 12, bare: true });
       const names = [];
       found.strata.forEach((members, h) => {
@@ -108,7 +108,7 @@ fedstasExplorer.add("strata", (tools, data) => {
       line("stratum", found.strata.map((_, h) => letter(h)), "th");
       line("clients", found.strata.map((members) => String(members.length)));
       line("spread", data.spreads[strata.get() - 1].map((v) => number(v, 2)));
-      line("seats", found.seats.map(String));
+      line("participants", found.draws.map(String));
       told.textContent = `A mark\u2019s area is its client\u2019s chance to be drawn: from ${number(100 * Math.min(...found.chances), 0)} % to ${number(100 * Math.max(...found.chances), 0)} %. `
         + "A line ties a client to the middle of its stratum. "
         + (drawn.size ? "Outlined: the cohort of this round." : "Draw a round to see who is asked.");
