@@ -175,7 +175,9 @@ def test_the_quantisation_levels_and_their_error_are_those_of_the_package(data):
     assert nine["bits"] == 32 * 9 + 4 * 510 and sum(nine["counts"]) == 510
 
 
-def test_the_map_shows_clients_of_one_or_two_classes_and_their_chances_sum_to_the_participants(data):
+def test_the_map_shows_clients_of_one_or_two_classes_and_their_chances_sum_to_the_participants(
+    data,
+):
     part = data["strata"]
     N = len(part["points"])
     assert 25 <= N <= 30 and [max(labels) + 1 for labels in part["labels"]] == list(range(1, 9))
@@ -342,7 +344,9 @@ def test_sliders_change_text_and_figures(browse):
     assert reported_value(document, "start")[:4] == ["2", "3", "4", "1"]
     first = reported_value(document, "first")
     assert first["rounded"] == ["2", "3", "5", "0", "infinite"]
-    assert "gives stratum 4 no participant: none of those clients can ever be drawn" in first["text"]
+    assert (
+        "gives stratum 4 no participant: none of those clients can ever be drawn" in first["text"]
+    )
     assert first["figures"] == ["none"] * len(
         instruments.COMPUTED
     )  # instruments replace all figures
