@@ -802,7 +802,7 @@ table(ch03.tabulate_rates(runs, empty, local))
 # :name: fig-ch3-accuracy
 # :alt: Two lines of the difference to all data in points, over the rate q from 0.05 to 0.5 on a logarithmic axis, with intervals; one for the global test set, one for the clients' class shares. A black line marks zero.
 #
-# What a rate $q$ costs against training on all data (the black line): mean differences over federations, with 95 % intervals.
+# What a rate $q$ costs against training on all data (the line at 0): mean differences over federations, with 95 % intervals.
 # ```
 #
 # ```{provenance} Figure

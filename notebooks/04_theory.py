@@ -235,7 +235,7 @@ expect("simulated rounds agrees", error < 5, standard_errors=error)
 # :name: fig-theory-estimate
 # :alt: A bell-shaped distribution of the estimated number of examples, wide and partly below zero, far to the left of a vertical line at the true total.
 #
-# The distribution of the estimate at the paper's numbers. Dark: estimates that are not positive.
+# The distribution of the estimate at the paper's numbers. In the other shade, at the left: estimates that are not positive.
 # ```
 #
 # ```{provenance} Figure

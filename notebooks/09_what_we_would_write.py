@@ -398,7 +398,7 @@ expect("Every alternative removes a third to a half of MD's variance", in_range,
 # :alt: Four panels with the same clients as discs at the same places of a map, their areas their weights, and lines from each disc to the middle of its draw. Under MD all discs are grey and all lines meet in one point. Under clustered sampling by similarity a few discs have a black rim, since two draws share them, and lines cross the map. Under k-means strata and least-variance strata every disc has the colour of one draw.
 #
 # Each disc is a client, at the two principal coordinates of the true updates, which hold {glue:text}`ch9_shown:.0f` % of the spread; its area is the client's weight. Its colour says
-# which draw may choose the client. Grey clients may be chosen by all {glue:text}`ch9_seats_shown` draws, and a black rim marks clients that several draws share. Lines lead to the middle of the
+# which draw may choose the client. Grey clients may be chosen by all {glue:text}`ch9_seats_shown` draws, and a rim marks clients that several draws share. Lines lead to the middle of the
 # clients of a draw, so short lines mean little variance. The number is the exact one-round variance, noise of batches included, relative to MD's.
 # ```
 #

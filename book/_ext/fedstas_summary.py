@@ -82,11 +82,11 @@ def write(app, error):
         return
     html = to_html(app.env.get_and_resolve_doctree(PAGE, app.builder))
     source = app.config.html_theme_options.get("repository_url", "")
-    html += f"<p>{escape(app.config.project)}: {escape(source)}</p>" if source else ""
+    html += f"<p>{escape(app.config.html_title)}: {escape(source)}</p>" if source else ""
     for size in SIZES:
         pdf = typeset(html, size)
         if pdf.pages_count == 1:
-            pdf.set_title(f"{app.config.project}: findings")
+            pdf.set_title(f"{app.config.html_title}: findings")
             pdf.output(str(Path(app.outdir) / f"{PAGE}.pdf"))
             return
     raise ExtensionError(
