@@ -449,7 +449,7 @@ glue_figure("figure_plane", ch02.draw_planes(shown, counts.argmax(axis=1)))
 # :figclass: wide
 # :alt: Two grids of discs, a column for each stratum and a row for each class, the area of a disc the number of clients in the stratum whose largest class it is. From restored gradients most columns have one or two discs; from level values in any order most columns have many.
 #
-# Who is in which stratum: the area of a disc, and the number in it, count the clients of a stratum whose largest class is that digit. Strata that know the labels have few discs in a column.
+# Who is in which stratum: the area of a disc, and the number in a larger one, count the clients of a stratum whose largest class is that digit. Strata that know the labels have few discs in a column.
 # ```
 #
 # ```{provenance} Figure
