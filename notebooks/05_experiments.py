@@ -219,7 +219,7 @@ expect("by at most", loss_counts["losses_apart"] < 0.05, apart=loss_counts["loss
 # :name: fig-fig2
 # :alt: Three panels over 99 rounds, for FedSTS, FedSTaS and FedSTaS with privacy, of accuracy under the clients' class shares with equal sizes: the median and a band of our runs as written and as coded, and the paper's curve in black through six of its rounds, from about 20 to about 55 per cent.
 #
-# Fig. 2 (b) of the paper, with equal sizes. Black line with dots: the authors' saved curve at six rounds. Coloured: the median of our runs, and a band that holds
+# Fig. 2 (b) of the paper, with equal sizes. Line with dots: the authors' saved curve at six rounds. Coloured: the median of our runs, and a band that holds
 # nine of ten of them.
 # ```
 #
@@ -455,7 +455,7 @@ expect("all three methods end higher on MNIST", min(map(min, over)) > 3, least=m
 # :name: fig-fig3
 # :alt: Horizontal bars of final accuracy under the clients' class shares for FedSTS, FedSTaS and FedSTaS with privacy: as printed in black beside ours as written and, on MNIST 0.01, as coded, with intervals. On both settings of MNIST ours as written are longer than printed and all alike; on CIFAR-100 ours are a fraction of what is printed.
 #
-# Fig. 3 of the paper, beside our runs. Black lines across the bars: the 95 % interval for one more run (on CIFAR-100 from two seeds only). The authors' code for CIFAR-100
+# Fig. 3 of the paper, beside our runs. Lines across the bars: the 95 % interval for one more run (on CIFAR-100 from two seeds only). The authors' code for CIFAR-100
 # is not published.
 # ```
 #
@@ -921,7 +921,7 @@ expect("hardly move the corrected", rest < 4, most=rest)
 # :name: fig-sensitivity
 # :alt: One row per setting, with a dot per value at its final accuracy on the global test set. Local steps spread from about 49 to 82 per cent and clients a round from 56 to 77; strata spread over seven points, as does the requested sample of FedSTaS as written; concentration, levels, age of strata and share of the data over some three points or less.
 #
-# Final accuracy at each value of a setting, means over {glue:text}`ch5_sensitivity_seeds` seeds. Black dot: the default. The numbers name the values with the least
+# Final accuracy at each value of a setting, means over {glue:text}`ch5_sensitivity_seeds` seeds. The dot without colour is the default. The numbers name the values with the least
 # and the most accuracy. Green: corrected FedSTaS. Blue: FedSTaS as written.
 # ```
 #

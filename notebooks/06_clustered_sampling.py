@@ -371,7 +371,7 @@ expect("far more often than in random order", alike > 2 * by_chance, alike=alike
 # :name: fig-ch6-tree
 # :alt: A dendrogram with one leaf per client, named by its majority class where there is room. Links within a group that fits into one row are black; the links above, which are cut, are grey. {glue:text}`ch6_alike` of {glue:text}`ch6_pairs` pairs of neighbouring leaves share a class.
 #
-# Ward's tree of the last updates. Black branches are kept as groups. Grey links are cut, because the clients that they join are heavier than a row.
+# Ward's tree of the last updates. Strong branches are kept as groups. Grey links are cut, because the clients that they join are heavier than a row.
 # An asterisk marks clients that have not taken part yet. The server was never told the classes.
 # ```
 #
