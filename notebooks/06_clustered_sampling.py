@@ -993,7 +993,10 @@ for name in ("md", "clustered-size", "clustered-similarity"):
         print(f"{name}: the models differ by {distances[name]:.0e} at most")
 
 # %% tags=["remove-input"]
-expect("but not with secure aggregation", [*distances] == ["md", "clustered-size"])
+expect(
+    "but not with secure aggregation, which hides the updates",
+    [*distances] == ["md", "clustered-size"],
+)
 expect("differ by rounding alone", max(distances.values()) < 1e-4, most=max(distances.values()))
 
 # %% [markdown]

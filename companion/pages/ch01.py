@@ -94,7 +94,7 @@ def tabulate_errors(errors: dict[str, np.ndarray], weights: dict[str, np.ndarray
                 "error": f"{rms:.2f}",
                 "bias": f"{np.linalg.norm(error.mean(0)):.3f}",
                 "bias by chance alone": f"{rms / np.sqrt(len(error)):.3f}",
-                "sum of weights": f"{low:.2f} to {high:.2f}",
+                "sum of weights": " to ".join(dict.fromkeys([f"{low:.2f}", f"{high:.2f}"])),
             }
         )
     return pd.DataFrame(rows)
