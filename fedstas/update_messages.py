@@ -110,6 +110,15 @@ class MaskedUpdates:
             )
         return scaled.astype(np.int64).astype(np.uint32)
 
+    def check_sum(self, terms: np.ndarray) -> None:
+        """Raise an `InputError` if the sum of terms, uint32 [m, P], does not fit 32 bits and would wrap around."""
+        total = terms.view(np.int32).sum(0, dtype=np.int64)
+        if (np.abs(total) >= 2**31).any():
+            raise InputError(
+                f"the sum of the weighted updates has a number that is not below {2 ** (31 - self.fraction_bits)}, the "
+                f"largest with {self.fraction_bits} bits after the point: use fewer fraction_bits, or a smaller learning rate"
+            )
+
     def decode(self, total: np.ndarray) -> np.ndarray:
         """Return the sum of weighted updates, float64 [P], of the sum of their messages, uint32 [P]."""
         return np.ldexp(total.view(np.int32).astype(np.float64), -self.fraction_bits)

@@ -96,6 +96,17 @@ def test_what_a_mask_cannot_hide_and_numbers_that_do_not_fit_are_refused():
         MaskedUpdates().encode([200.0], 1.0)
 
 
+def test_terms_that_fit_but_whose_sum_does_not_are_refused():
+    message = MaskedUpdates()  # 24 bits after the point: numbers below 128
+    terms = np.stack([message.encode([value], 1.0) for value in (100.0, 27.0)])
+    message.check_sum(terms)
+    with pytest.raises(
+        InputError, match=r"the sum .* is not below 128, .* use fewer fraction_bits"
+    ):
+        message.check_sum(np.stack([*terms, message.encode([1.0], 1.0)]))
+    message.check_sum(np.stack([*terms, message.encode([-100.0], 1.0)]))
+
+
 def test_a_masked_run_has_the_curve_of_the_plain_one_and_sees_no_update(digits, federation):
     for name in ("md", "clustered-size", "fednova"):
         plain, masked = (run(digits, federation, name, m) for m in (None, MaskedUpdates()))

@@ -574,6 +574,7 @@ def secure_sum(
     """Return the weighted sum [P] of updates [m, P] in round t, of which the server sees masked terms only."""
     rows = zip(updates.cpu().numpy(), weights.tolist(), strict=True)
     terms = np.stack([message.encode(update, weight) for update, weight in rows])
+    message.check_sum(terms)
     messages = mask(terms, lambda i, j: stream(seed, "mask", t, i, j))
     return torch.from_numpy(message.decode(messages.sum(0, dtype=np.uint32))).to(updates)
 
