@@ -78,7 +78,7 @@ def test_findings_are_numbered_from_one_to_ten():
 def test_the_figure_has_a_row_for_each_recorded_task_and_a_dot_for_each_design(outcomes):
     figure = landing_page.draw_figure(outcomes)
     (ax,) = figure.axes
-    shown = outcomes[outcomes["family"] != "silence"]
+    shown = saved_bytes.select_shown(outcomes)
     assert len(ax.get_yticklabels()) == shown["setting"].nunique()
     assert all("points to win" in label.get_text() for label in ax.get_yticklabels())
     pairs = shown[shown["arm"].isin(saved_bytes.SUMMARY)][["setting", "arm"]].drop_duplicates()

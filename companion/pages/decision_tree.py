@@ -72,7 +72,7 @@ def build(
     tuning = comparison.load_curves(settings[saved_bytes.FEATURES], recorded, tuning=True)
     tuning_runs = tuning.loc[tuning["arm"] == "md", "run"].nunique()
     average = saved_bytes.compute_average_gains(outcomes[outcomes["family"] == "planned"]).max()
-    rows = gains[(gains["outcome"] == "ratio") & (gains["family"] != "silence")]
+    rows = saved_bytes.select_shown(gains[gains["outcome"] == "ratio"])
     ratios = rows.set_index(["model", "arm", "setting"])["mean"].to_dict()
 
     def get_ratio(setting: str, arm: str = saved_bytes.RECOMMENDED, model: str = "average") -> str:

@@ -74,9 +74,8 @@ def load_heads(outcomes: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_figure(outcomes: pd.DataFrame) -> Figure:
-    """Draw chapter 10's summary of the settings in which everybody answers; `outcomes` as `comparison.outcomes` has them."""
-    shown = outcomes[outcomes["family"] != "silence"]
-    return saved_bytes.draw_summary(shown, comparison.read())
+    """Draw chapter 10's summary; `outcomes` as `comparison.outcomes` has them, of all settings."""
+    return saved_bytes.draw_summary(saved_bytes.select_shown(outcomes), comparison.read())
 
 
 def check_sentences(

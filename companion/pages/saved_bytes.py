@@ -69,6 +69,11 @@ def load(settings: dict[str, Setting], recorded: list[Record]) -> pd.DataFrame:
     return pd.concat([table for table in tables if len(table)], ignore_index=True)
 
 
+def select_shown(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `SHOWN`, the settings of the figure and of the answer; `table` has a column setting."""
+    return table[table["setting"].isin(SHOWN)]
+
+
 def draw_summary(table: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
     """Draw what a reader chooses between: for each setting the megabytes of four averaged designs, relative to MD's.
 
@@ -282,7 +287,8 @@ THOUSAND, BY_AUTHOR, BY_ROLE = "cifar10-features-1000", "newsgroups", "shakespea
 NATURAL = (BY_AUTHOR, BY_ROLE)  # the settings of the reader's endpoint
 SAVES, NO_SAVING = (UNLIKE, BY_AUTHOR), (FEATURES, TWENTY, THOUSAND, BY_ROLE)
 GARMENTS = "fashion-mnist"
-SHOWN = (*SAVES, *NO_SAVING, "mnist", GARMENTS)  # the settings in which everybody answers
+# The settings of the figure and of the answer: everybody answers in them, and they were not added last of all.
+SHOWN = (*SAVES, *NO_SAVING, "mnist", GARMENTS)
 RAW_SAVES = (
     FEATURES,
     UNLIKE,
