@@ -27,6 +27,8 @@ class Nodes(Roster, Server):
         from_seed: nodes have w_0, which their networks make from the seed, and are sent its digest only.
     """
 
+    sums_only = False  # each node's update arrives by itself
+
     def __init__(
         self,
         expected: int,
