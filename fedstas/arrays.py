@@ -35,11 +35,22 @@ def as_float_array(
     )
 
 
-def as_int_array(name: str, values, low: int = 0, high: int = MAX_COUNT, *, ndim: int | None = 1):
-    """Return the values as int64 in low..high, or raise an `InputError`; `ndim` as in `as_float_array`."""
+def as_int_array(
+    name: str,
+    values,
+    low: int = 0,
+    high: int = MAX_COUNT,
+    *,
+    ndim: int | None = 1,
+    advice: str = "",
+):
+    """Return the values as int64 in low..high, or raise an `InputError`; `ndim` as in `as_float_array`.
+
+    `advice` ends its sentence: what to give instead.
+    """
     array = as_float_array(name, values, ndim=ndim)
     if (array != np.floor(array)).any() or (array < low).any() or (array > high).any():
-        allowed = f">= {low} and at most {high}"
+        allowed = f">= {low} and at most {high}" + (f"; {advice}" if advice else "")
         raise InputError(f"{name} are {format_value(values)}: they must be whole numbers {allowed}")
     return array.astype(np.int64)
 

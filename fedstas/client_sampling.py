@@ -237,9 +237,16 @@ def check_sizes(sizes) -> np.ndarray:
     """Return sizes n_k as int [N]; `InputError` if there is no client, one is negative, or all are zero."""
     if hasattr(sizes, "__len__") and not len(sizes):
         raise InputError("the federation is empty: it has no client to draw")
-    sizes = as_int_array("client sizes", sizes)
+    sizes = as_int_array(
+        "client sizes",
+        sizes,
+        advice="give each client's number of examples, not its share of the data",
+    )
     if not sizes.any():
-        raise InputError("client sizes are all zero")
+        raise InputError(
+            f"client sizes are all zero, for each of {len(sizes)} clients: at least one must be above 0, so give the "
+            "numbers of examples that the clients hold"
+        )
     return sizes
 
 

@@ -58,6 +58,13 @@ ANSWERS = {
     "output_gradients": "the gradients of the clients' last layers",
     "spreads": "the standard deviations of the participants' example gradients",
 }
+# What to give for each client, where answers differ in length: the words of its error message.
+LENGTHS = {
+    "gradients": "the gradient of all parameters of the model that the server sent",
+    "sketches": "a sketch of one size, as Cohorts.sketch makes it",
+    "labels": "the counts of all classes, as np.bincount(y, minlength=classes)",
+    "output_gradients": "the gradient of all parameters of the last layer",
+}
 # What a design asks its view for, and the argument of `Cohorts.sample` that answers it.
 QUESTIONS = {
     "gradients": "gradients",
@@ -233,7 +240,8 @@ class Cohorts:
             if length and count != length:
                 other = f"that of client {first}" if first is not None else "earlier ones"
                 raise InputError(
-                    f"{name} has {count} numbers, and {other} {length}: all must have as many, or be None"
+                    f"{name} has {count} numbers, and {other} {length}: updates must have one length, so give for each "
+                    "client all parameters of the same network, or None if it did not answer"
                 )
             length, first = count, client
             if not all(
@@ -497,8 +505,8 @@ class _LoopView(ServerView):
             length = len(vector) if length is None else length
             if len(vector) != length:
                 raise InputError(
-                    f"{about} has {len(vector)} numbers, and that of client {self.numbers[0]} {length}: all must "
-                    "have as many"
+                    f"{about} has {len(vector)} numbers, and that of client {self.numbers[0]} {length}: all must have "
+                    f"the same length, so give for each client {LENGTHS[name]}"
                 )
             if not np.isfinite(vector).all():
                 raise InputError(

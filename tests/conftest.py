@@ -7,6 +7,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when numpy and torch are i
 
 import numpy as np
 import pytest
+from browser import start
 from hypothesis import settings
 
 from fedstas import partition, tasks
@@ -85,6 +86,13 @@ def real_data():
         return tasks.load(name)
 
     return load
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser, started once for all tests of a file."""
+    with start() as browser:
+        yield browser
 
 
 class View:

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from browser import build, needs_browser, start
+from browser import build, needs_browser
 
 from companion.pages.instruments import NAMES
 
@@ -67,13 +67,6 @@ def find_faults(page, url: str) -> dict[str, list[str]]:
     faults["network"] = wrong_requests(page) + run_audits(page, "fonts()")
     faults["console"] = page.errors()
     return faults
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """A running browser."""
-    with start() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -400,7 +400,10 @@ LONG, NAN = [np.zeros(D)] * 11 + [np.zeros(D + 1)], [np.zeros(D)] * 11 + [np.ful
 SAMPLES = {
     "of 10 clients, and there are 12: call resize": ("fedstas", {"gradients": POINTS[:10]}),
     "losses are of 3 clients": ("md", {"losses": [1, 2, 3]}),  # though md asks for none
-    "client 11 has 81 numbers, and that of client 0 80": ("fedstas", {"gradients": LONG}),
+    "client 11 has 81 numbers, and that of client 0 80: all must have the same length, so give for each client the gradient": (
+        "fedstas",
+        {"gradients": LONG},
+    ),
     "client 11 holds a number that is not finite": ("divfl", {"gradients": NAN}),
     "gradients are 5: give an array": ("fedstas", {"gradients": 5}),
     "gradients are {0: 1}: give an array": ("fedstas", {"gradients": {0: 1}}),
@@ -505,7 +508,10 @@ def test_a_method_that_learns_from_updates_wants_a_report_and_updates_of_one_len
         chooser.sample()
     chooser.report(cohort, POINTS[cohort.clients])
     cohort = chooser.sample()
-    with pytest.raises(InputError, match="has 5 numbers, and earlier ones 80"):
+    with pytest.raises(
+        InputError,
+        match="has 5 numbers, and earlier ones 80: updates must have one length, so give",
+    ):
         chooser.report(cohort, POINTS[cohort.clients, :5])
 
 
@@ -549,7 +555,14 @@ ARGUMENTS = {
     "sizes are a dict: give a list": ("md", {"sizes": {"a": 3}}),
     "13 clients per round are more than the 12": ("fedavg", {"m": 13}),
     "clients per round. is 0": ("fedavg", {"m": 0}),
-    "client sizes are all zero": ("md", {"sizes": [0, 0]}),
+    "client sizes are all zero, for each of 2 clients: at least one must be above 0, so give": (
+        "md",
+        {"sizes": [0, 0]},
+    ),
+    r"client sizes are .0.25, 0.75.: they must be whole .*; give each client's number of examples": (
+        "md",
+        {"sizes": [0.25, 0.75]},
+    ),
     "sizes are .'a', 'b'.: give how many examples": ("md", {"sizes": ["a", "b"]}),
     "sizes are .'7', '8'.: give how many examples": ("md", {"sizes": ["7", "8"]}),
     "sizes are 12: give how many examples": ("md", {"sizes": 12}),

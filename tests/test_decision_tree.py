@@ -5,7 +5,7 @@ import json
 
 import matplotlib
 import pytest
-from browser import needs_browser, start
+from browser import needs_browser
 from demo_page import write_page
 
 from companion.pages import decision_tree, landing_page, parameters, plots, saved_bytes
@@ -96,13 +96,6 @@ const press = (text) => { const all = [...document.querySelectorAll("button")].f
 const steps = () => [...document.querySelectorAll(".explorer-question")].map((n) => n.textContent);
 const heard = () => document.querySelector(".explorer-told").textContent;
 """
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """Start the browser once for all tests of this file."""
-    with start() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import needs_browser, start
+from browser import needs_browser
 from demo_page import load_extension, write_page
 
 from companion.pages import draw_probabilities, explorer, instruments, moving_pictures
@@ -47,13 +47,6 @@ function report(key, value) {
   document.body.appendChild(node);
 }
 """
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """Start the browser once for all tests of this file."""
-    with start() as browser:
-        yield browser
 
 
 @pytest.fixture

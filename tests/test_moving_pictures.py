@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from browser import needs_browser, start
+from browser import needs_browser
 from demo_page import write_page
 
 from companion.pages import explorer, instruments, moving_pictures
@@ -32,13 +32,6 @@ def data() -> dict:
     """Return the data of the moving pictures, as their scripts read them from JSON."""
     parts = {name: explorer.make_moving_picture(name) for name in instruments.MOVING_PICTURES}
     return json.loads(json.dumps(parts, allow_nan=False))
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """Start the browser once for all tests of this file."""
-    with start() as browser:
-        yield browser
 
 
 @pytest.fixture

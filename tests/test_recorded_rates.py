@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from browser import needs_browser, start
+from browser import needs_browser
 from demo_page import write_page
 
 from companion.pages import recorded_rates
@@ -26,13 +26,6 @@ const words = () => document.querySelector(".explorer-told").textContent;
 def tables():
     """The accuracies of the recorded runs."""
     return recorded_rates.load()
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """Start the browser once for all tests of this file."""
-    with start() as browser:
-        yield browser
 
 
 def test_accuracies_are_means_of_the_runs_at_a_budget():

@@ -38,7 +38,7 @@ def _check_sizes(sizes: Sequence[int]) -> tuple[list[int], int]:
     """Return the sizes as a list, and their sum; `InputError` unless they are whole numbers, at least one above 0."""
     n = as_int_array("client sizes", sizes).tolist()
     if not sum(n):
-        raise InputError("client sizes are all zero")
+        raise InputError("client sizes are all zero: at least one client must hold an example")
     return n, sum(n)
 
 

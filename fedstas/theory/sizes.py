@@ -152,7 +152,9 @@ def estimated_rate(sizes, size_cap: int, alpha, n_star: float, floor: float = 1)
     n_star = check_float("n_star", n_star, 0, 1e100, open_low=False)
     floor, sizes = check_float("floor", floor, 0), as_int_array("client sizes", sizes)
     if not sizes.any():
-        raise InputError("client sizes are all zero: n*/n is not defined")
+        raise InputError(
+            "client sizes are all zero, and n*/n is not defined: at least one client must hold an example"
+        )
     values, pmf = size_estimator_distribution(sizes, size_cap, alpha)
     rate = np.minimum(1, n_star / np.maximum(values, floor))
     error = (rate - n_star / float(np.sum(sizes))) ** 2
