@@ -408,6 +408,11 @@ expect("Every alternative removes a third to a half of MD's variance", in_range,
 # k-means does not know the weights. Its heaviest cluster holds {glue:text}`ch9_heaviest:.0f` % of the weight, more than its share of the draws: it has
 # {glue:text}`ch9_its_seats` of the {glue:text}`ch9_seats_shown`.
 #
+# Here four designs draw twelve clients of another federation, round after round. Let the updates change after the server has asked for them, and see which design is then hurt most:
+#
+# ```{explorer} draws
+# ```
+#
 # ## How large is the error of one round?
 #
 # We measured it on recorded states of three image tasks. All clients train from one model, each design draws cohorts, and the weighted sum of a cohort's updates is

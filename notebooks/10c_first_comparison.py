@@ -30,17 +30,17 @@
 #
 # **Then reduce the variance.** At 240 MB least-variance strata lead MD by {glue:text}`ch10_cut_mnist_small` points on
 # <a href="#cell-mnist-least-variance">MNIST</a>, and by more on <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>, {glue:text}`ch10_cut_fashion_mnist_small`. With clients of
-# equal size <a href="#cell-mnist-equal-least-variance">five seeds leave it open</a>. By 950 MB little is left of that on MNIST,
-# {glue:text}`ch10_cut_mnist_large`, and some of it on Fashion-MNIST, {glue:text}`ch10_cut_fashion_mnist_large`. The best learning rates differ: on Fashion-MNIST these strata learn
+# equal size <a href="#cell-mnist-equal-least-variance">five seeds leave open whether they lead</a>. By 950 MB little of the lead is left on MNIST,
+# {glue:text}`ch10_cut_mnist_large`, and some of it is left on Fashion-MNIST, {glue:text}`ch10_cut_fashion_mnist_large`. The best learning rates differ: on Fashion-MNIST these strata learn
 # best at {glue:text}`ch10_cut_rate`, and MD at {glue:text}`ch10_md_rate`.
 #
 # **Do not choose clients where they are similar or many.** Where MNIST's clients are more alike, no
-# design is certain to be ahead of MD: least-variance strata have <a href="#cell-mnist-0.1-least-variance">{glue:text}`ch10_cut_mnist_0_1_small`</a> at 240 MB. With ten times as many
-# such clients they lose: <a href="#cell-mnist-1000-least-variance">{glue:text}`ch10_cut_mnist_1000_small`</a>. The reason is that asking them all for a gradient once takes
+# design is certain to be ahead of MD: least-variance strata stand <a href="#cell-mnist-0.1-least-variance">{glue:text}`ch10_cut_mnist_0_1_small`</a> points from MD at 240 MB. With ten times as many
+# such clients they lose points: <a href="#cell-mnist-1000-least-variance">{glue:text}`ch10_cut_mnist_1000_small`</a>. The reason is that asking them all for a gradient once takes
 # {glue:text}`ch10_asked:.0f` of the 240 MB; [sixty-four numbers](#fig-ch10-asked) would do, and take {glue:text}`ch10_asked_mb:.2f` MB.
 #
 # **On colour images another design leads.** At 980 MB clustered sampling by similarity is above MD by
-# <a href="#cell-cifar100-coarse-clustered-similarity">{glue:text}`ch10_clustered_colour`</a>. Least variance may be above MD, too, but its interval contains zero,
+# <a href="#cell-cifar100-coarse-clustered-similarity">{glue:text}`ch10_clustered_colour`</a>. Least variance may be above MD, too, but the interval of its lead contains zero,
 # <a href="#cell-cifar100-coarse-least-variance">{glue:text}`ch10_cut_colour`</a>. This is one setting, and early in training: all designs name
 # {glue:text}`ch10_colour_low:.0f` to {glue:text}`ch10_colour_high:.0f` % of the images right, of twenty classes.
 #
@@ -82,10 +82,10 @@ glue_values("ch10", **(front_numbers := design_comparison.compute_front_numbers(
 holds = design_comparison.check_answer(recorded, front_numbers)
 expect("No choice of clients adds as much there", holds["rate"])
 expect("least-variance strata lead", holds["lead"])
-expect("five seeds leave it open", holds["equal"])
+expect("five seeds leave open whether they lead", holds["equal"])
 expect("five of the ten planned seeds are run", holds["seeds"])
-expect("little is left of that on MNIST", holds["little"])
-expect("some of it on Fashion-MNIST", holds["some"])
+expect("little of the lead is left on MNIST", holds["little"])
+expect("some of it is left on Fashion-MNIST", holds["some"])
 expect("No design is better there", holds["plenty"])
 expect("better on Fashion-MNIST, and no worse on MNIST", holds["updates"])
 expect("gains are left. Neither of the two", holds["strict"] and holds["holm"])
@@ -233,7 +233,7 @@ table(design_comparison.count_by_requests(list(deciding.values())))
 #
 # ## Is least variance ahead of its rivals, too?
 #
-# Where clients are few, it is ahead of some rivals. Beating MD does not mean beating the best rival. Our function takes any other design as the reference, for example on MNIST at 240 MB, with a
+# Where clients are few, least variance is ahead of some rivals. Beating MD does not mean beating the best rival. Our function takes any other design as the reference, for example on MNIST at 240 MB, with a
 # hundred clients and with a thousand:
 
 # %%
@@ -273,7 +273,7 @@ expect(
 #
 # ## What does a gain cost?
 #
-# It costs rounds. A round that asks every client for a gradient sends many times as much as a round of MD, so its budget ends early:
+# A gain costs rounds, because a round that asks every client for a gradient sends many times as much as a round of MD. So its budget ends early:
 
 
 # %%
@@ -398,13 +398,13 @@ table(asking.tabulate_errors(summary))
 # **Privacy of a whole client is not.** Gaussian noise that hides a client's sketch at $\varepsilon = 10$, $\delta = 10^{-5}$ costs two fifths of the gain or more,
 # and with a thousand clients nearly all of it. On MNIST, disjoint, the error is {glue:text}`ch10_client_noise:.2f` instead of {glue:text}`ch10_client_clear:.2f`.
 #
-# How much could better features gain? The last row cuts the true updates, which no server knows. It is better where clients are many or more alike, by
+# How much could better features gain? The last row cuts the true updates, which no server knows. Its error is smaller where clients are many or more alike, by
 # {glue:text}`ch10_oracle_gain:.0f` % on MNIST with a thousand clients. Label counts can help only where clients differ by their labels, as they do in all six settings; we tried no other. The sketch needs no labels, and is the default of
 # `fedstas-least-variance`. The runs of this page asked for gradients, and paid for them.
 #
 # ## What does an average of the server's models change?
 #
-# An average takes most of MD's disadvantage away, and it costs nothing. The server keeps an exponential average of its models ($\beta = 0.9$) and reports
+# An average of the server's models takes most of MD's disadvantage away, and it costs nothing. The server keeps an exponential average of its models ($\beta = 0.9$) and reports
 # it in place of its last model. Clients still train from the last model, so nothing else changes and nothing more is sent.
 
 # %% tags=["remove-cell"]
@@ -413,7 +413,7 @@ differences = averaging_results.differences(accuracies)
 glue_figure("ch10_averaged", asking.draw_differences(differences))
 glue_values("ch10", **asking.compute_averaging_numbers(accuracies))
 holds = asking.check_averaging(accuracies)
-expect("An average takes most of MD's disadvantage away", holds["most"])
+expect("takes most of MD's disadvantage away", holds["most"])
 expect("The average helps MD in every setting", holds["always"])
 expect("is ahead on all three MNIST settings", holds["early"])
 expect("the lead has become a loss, of less than half a point on average", holds["late"])
@@ -500,7 +500,7 @@ for place in recorded.values():
 #
 # ## Does it depend on how many you ask?
 #
-# It does. Budgets grow with the number of participants, so that ten distinct clients, or five, or twenty, always have about 75 and 300 rounds. The learning rates are those of ten participants.
+# The gains depend on the number of participants. Budgets grow with the number of participants, so that ten distinct clients, or five, or twenty, always have about 75 and 300 rounds. The learning rates are those of ten participants.
 #
 # ```{glue:figure} ch10_participants
 # :name: fig-ch10-participants
@@ -530,7 +530,7 @@ expect("least variance keeps its lead on", holds["kept"])
 holds = design_comparison.check_many_clients(recorded["mnist-1000"])
 expect("such clients they lose", holds["loss"])
 expect("more than half of", holds["half"])
-expect("at 950 MB nothing is gained by them either", holds["nothing"])
+expect("at 950 MB they gain nothing either", holds["nothing"])
 expect("is far behind", holds["written"])
 
 # %% [markdown]
@@ -555,7 +555,7 @@ expect("is far behind", holds["written"])
 #
 # ## How much does the learning rate do?
 #
-# On MNIST it does more than any design. At the preprint's learning rate, 0.01, MD has {glue:text}`ch10_at_old:.1f` % at 950 MB, and {glue:text}`ch10_at_best:.1f` % at its best
+# On MNIST the learning rate does more than any design. At the preprint's learning rate, 0.01, MD has {glue:text}`ch10_at_old:.1f` % at 950 MB, and {glue:text}`ch10_at_best:.1f` % at its best
 # rate, {glue:text}`ch10_best`, on the seeds of tuning.
 #
 # ```{glue:figure} ch10_rates
@@ -570,11 +570,16 @@ expect("is far behind", holds["written"])
 # :recorded: which-design
 # ```
 #
+# Here you can choose the rate and the budget yourself, on MNIST and on Fashion-MNIST:
+#
+# ```{explorer} rates
+# ```
+#
 # Tuning has a price, too: five rates on two seeds are ten runs, and send ten times the megabytes of one run.
 #
 # ## What is left of the gains at the learning rate 0.01?
 #
-# Less than at rate 0.01, and not nothing. {doc}`05_experiments` and {doc}`09_what_we_would_write` compare after 99 rounds at the learning rate 0.01. Here the same designs are compared after 99 rounds with tuned rates, and
+# Tuning leaves some of the gains, but not all. {doc}`05_experiments` and {doc}`09_what_we_would_write` compare after 99 rounds at the learning rate 0.01. Here the same designs are compared after 99 rounds with tuned rates, and
 # beside them at equal megabytes.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
@@ -583,7 +588,7 @@ joined = design_comparison.join_gains(
     design_comparison.compute_tuned_gains(list(deciding.values()), 99),
 )
 glue_values("ch10", **(count := design_comparison.count_kept_gains(joined)))
-expect("Less than at rate 0.01, and not nothing", 0 < count["kept"] < count["were"], **count)
+expect("Tuning leaves some of the gains, but not all", 0 < count["kept"] < count["were"], **count)
 table(design_comparison.tabulate_joined_gains(joined, recorded))
 
 # %% [markdown]
@@ -599,7 +604,7 @@ table(design_comparison.tabulate_joined_gains(joined, recorded))
 #
 # ## Does the error of one round explain the gains?
 #
-# The error mostly predicts the order, not the size. {doc}`09_what_we_would_write` measures one round: all clients train, a design draws a cohort, and the cohort's weighted sum is compared with that of all clients. If this error decided how
+# The error of one round mostly predicts the order of the gains, not their size. {doc}`09_what_we_would_write` measures one round: all clients train, a design draws a cohort, and the cohort's weighted sum is compared with that of all clients. If this error decided how
 # well a design learns, you could choose a design without training.
 
 # %% tags=["remove-cell"]
@@ -618,7 +623,7 @@ glue_figure("ch10_explained", figure)
 # :recorded: which-design, preprint, fashion-mnist, sensitivity, least-variance, one-round
 # ```
 #
-# Take two designs of one setting: did the one with the smaller error gain more? We count such pairs, and ask how often chance would find as many, by exchanging gains within settings.
+# Take two designs of one setting: did the one with the smaller error gain more? We count the pairs where it did. Then we exchange gains within settings at random, and ask how often chance finds as many pairs.
 
 
 # %%
@@ -652,7 +657,7 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 # With tuned rates, {glue:text}`ch10_agree:d` of {glue:text}`ch10_pairs:d` pairs agree. Exchanged 200 times, {glue:text}`ch10_chance:.0f` pairs agree on average, and chance never found as many.
 #
 # This evidence has limits. Cells of one setting share the runs of MD and the partitions, so they are not independent. The error is of one round from a model that MD trained at the learning rate
-# 0.01, and biased designs have an error, too, that rounds do not average away. And a rank says nothing about size: half the error does not mean half of anything in points.
+# 0.01, and biased designs have an error, too, that rounds do not average away. And an order says nothing about size: half the error does not mean half of anything in points.
 #
 # (last-models)=
 # ## Which one, then, for last models?
@@ -663,24 +668,24 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 # - **If clients are more alike**, as in <a href="#cell-mnist-0.1-least-variance">MNIST at 0.1</a>: tune the learning rate and take MD. No design is certain to lead it there, with
 #   five participants, ten or twenty.
 # - **If clients are many**, as in <a href="#cell-mnist-1000-least-variance">MNIST with 1,000</a>: do not ask them all. Their gradients take more than half of
-#   240 MB, and at 950 MB nothing is gained by them either. Take MD, or strata from updates, which ask for nothing.
+#   240 MB, and at 950 MB they gain nothing either. Take MD, or strata from updates, which ask for nothing.
 #   FedSTaS, as written and corrected, asks all of them every ten rounds, and is far behind.
-# - **If you ask more or fewer than ten:** tune at that number. With twenty, MNIST leaves no lead. With five, at the rate of ten, least variance keeps its lead on
+# - **If you ask more or fewer than ten:** tune at that number. With twenty participants no lead is left on MNIST. With five, trained at the rate of ten, least variance keeps its lead on
 #   <a href="#cell-mnist-m5-least-variance">MNIST</a>, and loses on <a href="#cell-fashion-mnist-m5-least-variance">Fashion-MNIST</a>.
 # - **If the task is easy and bytes are plenty**, as with MNIST at 950 MB: tune the learning rate and take MD. No design is better there, and MD asks for nothing.
 # - **If clients send no gradient beforehand:** take strata from updates, which the server has anyway unless it sees only their sum (<a href="#cell-mnist-least-variance-updates">MNIST</a>,
 #   <a href="#cell-fashion-mnist-least-variance-updates">Fashion-MNIST</a>). With ten participants they are better on Fashion-MNIST, and no worse on MNIST.
-#   With five, at the rate of ten, they lose on Fashion-MNIST, too: {glue:text}`ch10_updates_few` points at 475 MB.
+#   With five, trained at the rate of ten, they lose on Fashion-MNIST, too: {glue:text}`ch10_updates_few` points at 475 MB.
 # - **If images are in colour**, as in <a href="#cell-cifar100-coarse-clustered-similarity">CIFAR-100's superclasses</a> at 0.1: clustered sampling by similarity is
 #   worth a try. It asks for nothing, and leads at 980 MB. There strata of least variance are no worse than MD.
-# - **If you cannot tell:** take clustered sampling by similarity. It asks for nothing, and lost in no cell.
+# - **If you cannot tell:** take clustered sampling by similarity. It asks for nothing, and was worse than MD in no cell.
 # - **Not shown to be worth their bytes:** designs that ask every client before each round, and FedSTaS as written. None of them is better than MD in any cell.
 #
 # ```{provenance} The rule
 # :recorded: which-design
 # ```
 #
-# Their names for `--method` are `md`, `"fedstas-least-variance features=gradients"`, `"fedstas-least-variance features=updates"` and `clustered-similarity`. {doc}`10a_own_data` runs
+# The names of these methods for `--method` are `md`, `"fedstas-least-variance features=gradients"`, `"fedstas-least-variance features=updates"` and `clustered-similarity`. {doc}`10a_own_data` runs
 # them on your data.
 #
 # The rule has these limits:
@@ -713,9 +718,9 @@ design_comparison.show_rerun(mnist, "least-variance")
 
 # %% [markdown]
 # (what-was-wrong)=
-# ## What was wrong, and is said now?
+# ## Which statements were wrong?
 #
-# Five statements were wrong that a reader could have taken from an earlier edition of this book.
+# A reader could have taken five statements from an earlier edition of this book that were wrong. Here is each, and why it does not hold.
 #
 # - **"Strata of least variance are a loss with 1,000 clients."** In that cell each client was charged for downloading the first model, although all of them can make it from a seed of
 #   eight bytes. Without this charge the question costs little ([how little](#fig-ch10-asked)), and [the second comparison](10_which_design.ipynb) sees no loss with 1,000 clients on CIFAR-10 features.

@@ -447,7 +447,7 @@ def check_answer(results: dict[str, SettingResults], numbers: dict) -> dict[str,
         "equal": equal["low"] < 0 < equal["high"],
         # at the larger budget little is left of its lead on MNIST
         "little": abs(late["mnist"]["gain"]) < 1,
-        # and some of it on Fashion-MNIST
+        # and some of it is left on Fashion-MNIST
         "some": late["fashion-mnist"]["low"] > 1,
         # where sizes differ, least variance is no worse than MD at the larger budget
         "later": all(row["low"] > -1 for row in late.values()),
