@@ -56,7 +56,7 @@ from IPython.display import Markdown, display
 from scipy import stats
 
 from companion import ch05, chapters, experiments, one_rounds, plots, records, statistics, tables
-from companion.pages.prose import expect, glue_figure, glue_values, table
+from companion.pages.prose import expect, fold_table, glue_figure, glue_values, table
 from companion.teach import check
 from companion.teach.exercises.experiments import power
 from fedstas import engine, models, partition, simulation, tasks
@@ -137,7 +137,7 @@ np.testing.assert_allclose(ours[theirs.columns], theirs)
 glue_values("ch5", seeds=ch05.count_seeds(grids["preprint"].frame))
 display(
     Markdown(ch05.tabulate_machines(grids)),
-    ch05.fold_table("All runs", ch05.tabulate_sweeps(grids)),
+    fold_table("All runs", ch05.tabulate_sweeps(grids)),
 )
 
 # %% [markdown]
@@ -250,7 +250,7 @@ leads = np.subtract(THEIRS["fedstas"], THEIRS["fedsts"])
 # %% tags=["remove-input"]
 np.testing.assert_allclose([mean, low, high], ch05.statistics.prediction_interval(runs))
 beside = ch05.tabulate_published(equal, ROUNDS, THEIRS, LOSSES)
-display(ch05.fold_table("Their curves beside ours as coded, with intervals", beside))
+display(fold_table("Their curves beside ours as coded, with intervals", beside))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -474,7 +474,7 @@ others = {
     "Fashion-MNIST 0.01": grids["fashion-mnist"].frame,
 }
 other_settings = ch05.tabulate_other_settings(others, BARS)
-display(ch05.fold_table("All methods in three other settings", other_settings))
+display(fold_table("All methods in three other settings", other_settings))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -557,7 +557,7 @@ trials = ch05.equal_size_trials(rates)
 
 # %% tags=["remove-input"]
 equals = ch05.tabulate_equal_sizes(rates, grids["cifar100-equal"])
-display(ch05.fold_table("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
+display(fold_table("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
 
 # %% tags=["remove-cell"]
 glue_values("ch5", equal_md=level["md"], **ch05.format_equal_size_gaps(behind), **trials)
@@ -744,7 +744,7 @@ np.testing.assert_array_equal(holm_rejects(p_values), statistics.holm(p_values) 
 glue_values("ch5", family=len(p_values))
 for place, frame in frames.items():
     display(
-        ch05.fold_table(
+        fold_table(
             f"All methods on MNIST 0.01, {place}", ch05.tabulate_methods(beside, frame, place)
         )
     )
@@ -795,7 +795,7 @@ proximal = paired(basis, "fedprox", "md")
 expect("FedProx does not", max(map(abs, proximal)) < 0.1, points=proximal[0])
 expect("more than twenty points on FedAvg", min(raised.values()) > 20, **raised)
 display(
-    ch05.fold_table("What was tried and chosen", ch05.tabulate_servers(tuned, basis, best_rates))
+    fold_table("What was tried and chosen", ch05.tabulate_servers(tuned, basis, best_rates))
 )
 
 # %% [markdown]
@@ -881,7 +881,7 @@ expect("some five times what MD sends", 4 < min(sent) <= max(sent) < 7, sent=max
 expect("sixteen times as many examples", 15.5 < min(processed) < 17, processed=max(processed))
 
 display(
-    ch05.fold_table(
+    fold_table(
         "What six methods spend, and until they reach 60 %", ch05.tabulate_costs(frames)
     )
 )
@@ -936,7 +936,7 @@ expect("hardly move the corrected", rest < 4, most=rest)
 
 # %% tags=["remove-input"]
 display(
-    ch05.fold_table(
+    fold_table(
         "Differences to MD along three settings", ch05.tabulate_gains_by_setting(around)
     )
 )
@@ -948,7 +948,7 @@ display(
 
 # %% tags=["remove-input"]
 batches = ch05.tabulate_batch_sizes(grids["batch-size"].frame, around, grids["least-variance"])
-display(ch05.fold_table("By the size of a batch", batches))
+display(fold_table("By the size of a batch", batches))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -959,7 +959,7 @@ display(ch05.fold_table("By the size of a batch", batches))
 
 # %% tags=["remove-input"]
 display(
-    ch05.fold_table(
+    fold_table(
         "By allocation", *ch05.tabulate_allocations(grids["optimal-data"], grids["preprint"])
     )
 )
@@ -1063,7 +1063,7 @@ expect("is used hardly matter", small_changes.abs().max() < 1.5, most=small_chan
 # alone are not enough: on the paper's draws, by the norm of the gradient, they end {glue:text}`ch5_part_norm` below MD.
 
 # %% tags=["remove-input"]
-display(ch05.fold_table("All parts", ch05.tabulate_parts(parts, change)))
+display(fold_table("All parts", ch05.tabulate_parts(parts, change)))
 
 # %% [markdown]
 # ```{provenance} Table

@@ -62,14 +62,6 @@ SWEEP_DESCRIPTIONS = {
 }
 
 
-def fold_table(title: str, frame: pd.DataFrame, note: str = ""):
-    """Return a table in a box that is closed until its title is clicked, with a note below on what is not recorded yet."""
-    from IPython.display import Markdown
-
-    text = f"{frame.to_markdown(index=False, disable_numparse=True)}\n\n{note}".rstrip()
-    return Markdown(f"````{{admonition}} {title}\n:class: dropdown\n\n{text}\n````")
-
-
 # What was run
 
 
@@ -571,7 +563,12 @@ def draw_cifar100(panels: dict[str, pd.DataFrame], printed: dict[str, float]) ->
     plots.annotate(first, 110, 25, "printed, three methods", "black", 0, ha="center")
     plots.annotate(first, 110, 2.5, "all five", "black", 0, 4, ha="center")
     best = 100 * list(panels.values())[-1].groupby("method")[GLOBAL].max()["md"]
-    plots.annotate(last, 195, best + 2.5, "MD, clustered by similarity", "black", 0, ha="right")
+    for method, words, right in (
+        ("md", "MD (solid)", -140),
+        ("clustered-similarity", "clustered by similarity", 0),
+    ):
+        colour = plots.method_style(method).colour
+        plots.annotate(last, 195, best + 2.5, words, colour, right, ha="right")
     plots.annotate(last, 195, 3.5, "all three of k-means strata", "black", 0, ha="right")
     return figure
 
@@ -606,8 +603,12 @@ def draw_method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Fi
         marked = rows["high"].dropna()
         if len(marked):
             row = len(rows) - 1 - rows.index.get_loc(marked.index[0])
-            shift = -0.18 if styles[place].hollow else 0.18
-            plots.annotate(ax, marked.iloc[0], row + shift, str(place), colours[0], 4, fontsize=8)
+            if styles[place].hollow:  # to the right of its mark, the other to the left
+                end, shift, right, ha = marked.iloc[0], -0.18, 4, "left"
+            else:
+                end, shift, right, ha = rows["low"].loc[marked.index[0]], 0.18, -4, "right"
+            plots.annotate(ax, end, row + shift, str(place), colours[0], right, ha=ha)
+    ax.set_xlim(left=ax.get_xlim()[0] - 5)  # room for the name on the left
     return figure
 
 
@@ -954,12 +955,12 @@ def draw_privacy(by_variant: pd.DataFrame) -> Figure:
             line = rows.set_index(x)[["mean", "low", "high"]].sort_index(ascending=False)
             lines[f"M = {cap}"] = line
             if len(line):
-                ends[f"M = {cap}"] = (0.46, line["mean"].iloc[-1], colour)
+                ends[f"M = {cap}"] = (0.42, line["mean"].iloc[-1], colour)
         styles = {n: plots.Style(colour, d) for n, d in zip(lines, ("-", "--", ":"), strict=True)}
         axis = {"xscale": "log", "ylim": (28, 84)}
         plots.curves(ax, lines, styles, band="bars", width=1.5, names=False, **axis)
         ax.axhline(plain[without_privacy], color="black", lw=1)
-        ends["without privacy"] = (0.46, plain[without_privacy], "black")
+        ends["without privacy"] = (0.42, plain[without_privacy], "black")
         ax.set_xlim(12, 0.42)
         ax.set_ylabel("global test set (%)")
         ax.set_xticks(experiments.EPSILONS, [f"{e:g}" for e in experiments.EPSILONS])

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from companion.claims import ledger
 from companion.pages import plots
+from companion.pages.prose import fold_table
 from companion.runs import statistics
 from companion.runs.fedsampling_grid import (
     CAPS,
@@ -210,11 +211,8 @@ def printed_transformer_table() -> pd.DataFrame:
 
 def fold_printed_transformer():
     """Return `printed_transformer_table` in a folded box."""
-    from IPython.display import Markdown
-
-    text = printed_transformer_table().to_markdown(index=False, disable_numparse=True)
     title = "What the slides print of the Transformer: macro F1 / accuracy"
-    return Markdown(f"````{{admonition}} {title}\n:class: dropdown\n\n{text}\n````")
+    return fold_table(title, printed_transformer_table())
 
 
 def differences_on_real_text(runs: pd.DataFrame, metric: str = "macro_f1") -> pd.DataFrame:

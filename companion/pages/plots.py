@@ -48,6 +48,12 @@ TEXT_COLOURS = {
     SKY: "#1B6FA3",
     "#999933": "#6B6B1C",
     "#C9A227": "#7A6000",
+    "#3D93C9": "#1F6FA0",
+    "#E07B39": "#A0501A",
+    "#E8894A": "#A0501A",
+    "#D08050": "#9C5428",
+    "#9A8FE0": "#6558B8",
+    "#B3B34D": "#66661F",
 }
 WIDTH = 4.2  # inches: a column that stays readable on a phone
 WIDE = 7.6  # inches: of a figure of class `wide`, which has the width of the page and scrolls sideways on a phone
@@ -75,43 +81,43 @@ class Style(NamedTuple):
     hollow: bool = False
 
 
-METHODS = {  # colour and dash; related methods share a colour, and others have a style by `_unlisted_style`
+METHODS = {  # colour and dash; related methods have shades of one hue, and others have a style by `_unlisted_style`
     "fedavg": (GREY, "-"),
-    "fedavg-unbiased": (GREY, "--"),
+    "fedavg-unbiased": ("#4D4D4D", "--"),
     "md": (PINK, "-"),
     "strat": (ORANGE, "-"),
-    "strat-neyman": (ORANGE, "--"),
+    "strat-neyman": ("#9C6A00", "--"),
     "fedsts": (SKY, "-"),
     "fedstas": (WRITTEN, "-"),
-    "fedstas-dp": (WRITTEN, "--"),
-    "fedstas-optimal-data": (WRITTEN, ":"),
+    "fedstas-dp": ("#003F6B", "--"),
+    "fedstas-optimal-data": ("#3D93C9", ":"),
     "fedstas-unbiased": (CORRECTED, "-"),
-    "fedstas-unbiased-dp": (CORRECTED, "--"),
+    "fedstas-unbiased-dp": ("#005C43", "--"),
     "fedstas-least-variance": (BLACK, "-"),
-    "fedprox": (PINK, "--"),
+    "fedprox": ("#8F4577", "--"),
     "clustered-size": ("#C9A227", "-"),
     "clustered-similarity": ("#8C6D31", "--"),
     "target": ("#4B3A1A", ":"),
     "fedsts-authors-dec": ("#F0A070", "-"),
     "fedstas-authors-dec": (CODED, "-"),
-    "fedstas-dp-authors-dec": (CODED, "--"),
-    "fedsts-authors-2025": ("#F0A070", ":"),
-    "fedstas-authors-2025": (CODED, ":"),
-    "fedstas-dp-authors-2025": (CODED, "-."),
+    "fedstas-dp-authors-dec": ("#8A3C00", "--"),
+    "fedsts-authors-2025": ("#E07B39", ":"),
+    "fedstas-authors-2025": ("#E8894A", ":"),
+    "fedstas-dp-authors-2025": ("#A64A05", "-."),
     "fedsampling": (PURPLE, "-"),
     "fedadam": (BROWN, "-"),
-    "fedyogi": (BROWN, "--"),
-    "fedadagrad": (BROWN, ":"),
+    "fedyogi": ("#7E3D17", "--"),
+    "fedadagrad": ("#D08050", ":"),
     "poisson": ("#332288", "-"),
-    "optimal-client-sampling": ("#332288", "--"),
-    "k-vib": ("#332288", ":"),
+    "optimal-client-sampling": ("#6A5ACD", "--"),
+    "k-vib": ("#9A8FE0", ":"),
     "cube": ("#882255", "-"),
-    "local-pivotal": ("#882255", "--"),
+    "local-pivotal": ("#B5578A", "--"),
     "power-of-choice": ("#999933", "-"),
-    "divfl": ("#999933", "--"),
-    "cyclic": ("#999933", ":"),
+    "divfl": ("#66661F", "--"),
+    "cyclic": ("#B3B34D", ":"),
     "fedvarp": ("#661100", "-"),
-    "mifa": ("#661100", "--"),
+    "mifa": ("#A5452F", "--"),
     "centralised": (BLACK, ":"),
 }
 # Tol's muted scheme.
@@ -123,7 +129,11 @@ UNLISTED_COLOURS = (
     "#CC6677",
     "#AA4499",
 )
-VARIANT_COLOURS = {"fedstas-least-variance, from updates": "#5A4FA2"}  # beside the method itself
+VARIANT_COLOURS = {  # beside the method itself
+    "fedstas-least-variance, from updates": "#5A4FA2",
+    "clustered-similarity, L2": "#6A4C93",
+    "clustered-similarity, L1": "#2F6B6B",
+}
 VARIANT_DASHES = {"every 10 rounds": "--", "from updates": ":", "L2": ":", "L1": "-."}
 
 
@@ -376,7 +386,7 @@ def bars(
         styles: of the columns.
         low, high: ends of the bars' intervals, of the table's shape.
         stacked: whether the bars of a group stand on each other rather than beside each other.
-        names: of columns whose label is written beside their bar of the first row.
+        names: of columns whose label is written beside the bars of the first row.
         width: of a group, where 1 leaves no gap to the next.
         axis: properties of the axes, as for `Axes.set`.
     """
@@ -388,7 +398,7 @@ def bars(
     }
     options |= {"lw": 0.6, "edgecolor": "white"} if stacked else {"lw": 0, "alpha": 0.75}
     table.plot.barh(ax=ax, legend=False, **options)
-    groups = dict(zip(table.columns, ax.containers, strict=True))
+    groups, ends = dict(zip(table.columns, ax.containers, strict=True)), {}
     for name, group in groups.items():
         y = [bar.get_y() + bar.get_height() / 2 for bar in group]
         if low is not None and high is not None:
@@ -399,11 +409,13 @@ def bars(
                 if high is None
                 else np.nanmax([table[name].iloc[0], high[name].iloc[0]])
             )
-            annotate(ax, end, y[0], looks[name].label or name, looks[name].colour)
+            ends[looks[name].label or name] = (end, y[0], looks[name].colour)
     ax.invert_yaxis()
     ax.set(ylabel="")
     ax.grid(axis="y", visible=False)
     ax.set(**axis)
+    right = max((end for end, *_ in ends.values()), default=0)
+    name_ends(ax, {name: (right, y, colour) for name, (_, y, colour) in ends.items()})
     return ax
 
 
@@ -431,7 +443,7 @@ def annotate(
     ax.annotate(text, (x, y), (right, up), textcoords="offset points", **options)
 
 
-def name_ends(ax: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 10.5) -> None:
+def name_ends(ax: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 12.0) -> None:
     """Write each name to the right of its curve's end (x, y, colour), at least `gap` points apart and no higher or
     lower than the panel, where they would touch its title or the labels of its x-axis."""
     points = 72 / ax.figure.dpi

@@ -44,6 +44,14 @@ def table(frame, note: str = ""):
     return Markdown(f"{text}\n\n{note}".rstrip())
 
 
+def fold_table(title: str, frame, note: str = ""):
+    """Return a table in a box that is closed until its title is clicked, with a note below on what is not recorded yet."""
+    from IPython.display import Markdown
+
+    text = f"{frame.to_markdown(index=False, disable_numparse=True)}\n\n{note}".rstrip()
+    return Markdown(f"````{{admonition}} {title}\n:class: dropdown\n\n{text}\n````")
+
+
 def glue_values(chapter: str, /, **values: Any) -> None:
     """Pass numbers and words to the prose: with chapter `ch2`, `purity=0.5` is glued as `ch2_purity`."""
     import myst_nb  # imported here: students' notebooks replace its `glue`
