@@ -794,9 +794,7 @@ proximal = paired(basis, "fedprox", "md")
 # %% tags=["remove-input"]
 expect("FedProx does not", max(map(abs, proximal)) < 0.1, points=proximal[0])
 expect("more than twenty points on FedAvg", min(raised.values()) > 20, **raised)
-display(
-    fold_table("What was tried and chosen", ch05.tabulate_servers(tuned, basis, best_rates))
-)
+display(fold_table("What was tried and chosen", ch05.tabulate_servers(tuned, basis, best_rates)))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -881,9 +879,7 @@ expect("some five times what MD sends", 4 < min(sent) <= max(sent) < 7, sent=max
 expect("sixteen times as many examples", 15.5 < min(processed) < 17, processed=max(processed))
 
 display(
-    fold_table(
-        "What six methods spend, and until they reach 60 %", ch05.tabulate_costs(frames)
-    )
+    fold_table("What six methods spend, and until they reach 60 %", ch05.tabulate_costs(frames))
 )
 
 # %% [markdown]
@@ -936,9 +932,7 @@ expect("hardly move the corrected", rest < 4, most=rest)
 
 # %% tags=["remove-input"]
 display(
-    fold_table(
-        "Differences to MD along three settings", ch05.tabulate_gains_by_setting(around)
-    )
+    fold_table("Differences to MD along three settings", ch05.tabulate_gains_by_setting(around))
 )
 
 # %% [markdown]

@@ -500,7 +500,12 @@ common = {frozenset(g) for g in groups} & {frozenset(g) for g in coded}
 print(f"{len(coded)} groups, {len(common)} of them also among our {len(groups)}")
 
 # %% tags=["remove-input"]
-expect("The square matrix gives other groups", len(common) < len(groups), common=len(common), groups=len(groups))
+expect(
+    "The square matrix gives other groups",
+    len(common) < len(groups),
+    common=len(common),
+    groups=len(groups),
+)
 
 # %% [markdown]
 # The square matrix gives other groups; we measure below what they are worth. The package uses the angles as angles, as the paper says. Algorithm 2 sends nothing more than
@@ -809,7 +814,10 @@ expect("*faster* than MD, five seeds do not show", holds["faster"])
 expect("both algorithms look better than MD", holds["clients"])
 expect("With 500 clients, 50 in a round, nothing is gained", holds["crowd"])
 often = 0.9**-10, 0.9**-50
-expect("once in three rounds, and 50 draws miss it once in 200", often[0] < 3.5 and 190 < often[1] < 210)
+expect(
+    "once in three rounds, and 50 draws miss it once in 200",
+    often[0] < 3.5 and 190 < often[1] < 210,
+)
 expect("On MNIST 0.001 and 0.01 end with less loss", holds["mu"])
 expect("the largest that the paper tries is best in each setting", holds["rate"])
 expect("There 0.1 is best, too", holds["rate_colour"])
@@ -934,7 +942,10 @@ expect("At 10 nothing shows", holds["even"])
 
 # %% tags=["remove-input"]
 own_tests = clustered_figures.local_tests()
-fold_table("Accuracy of the final models on the clients' own test sets, in the settings of the paper's Fig. 7 and 9 (%, 95 % intervals from five seeds)", own_tests)
+fold_table(
+    "Accuracy of the final models on the clients' own test sets, in the settings of the paper's Fig. 7 and 9 (%, 95 % intervals from five seeds)",
+    own_tests,
+)
 
 # %% [markdown]
 # ```{provenance} Table
