@@ -204,13 +204,18 @@ def closed_form(
         list[str] | None,
         typer.Option("--setting", help="cifar10-features, newsgroups, ...; all if not given"),
     ] = None,
+    fine_tuning: Annotated[
+        bool, typer.Option("--fine-tuning", help="train from the heads, and record that")
+    ] = False,
     folder: Annotated[Path, option("where to record; the book's table is in results")] = RUNS,
 ) -> None:
     """Record heads of class means and of ridge regression, which need no training, against chapter 10's designs."""
     from companion.runs import closed_form_heads
+    from companion.runs import fine_tuning as runs_from_heads
 
     with recording(folder):
-        paths = closed_form_heads.record(setting, folder=folder)
+        table = runs_from_heads if fine_tuning else closed_form_heads
+        paths = table.record(setting, folder=folder)
     for path in paths:
         typer.echo(relative(path))
 

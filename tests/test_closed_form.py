@@ -1,11 +1,15 @@
 """Heads in closed form: federated ones equal pooled ones, and clients pay for what they send."""
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import NearestCentroid
+from tqdm import tqdm
 
-from companion.runs import closed_form_heads, comparison
+from companion.runs import closed_form_heads, comparison, fine_tuning
 from fedstas import closed_form
 from fedstas.errors import InputError
 from fedstas.sim import models, tasks
@@ -138,3 +142,76 @@ def test_all_clients_statistics_give_the_same_accuracy_in_every_partition(monkey
     for table in tables:
         for _, part in table.groupby("head"):
             assert (np.diff(part["megabytes"]) > 0).all()
+
+
+@pytest.fixture
+def small():
+    """A setting of the comparison on digits, a few rounds long."""
+    small = {"task": "digits", "clients": 12, "clients_per_round": 3, "rounds": 4}
+    return replace(comparison.read()["cifar10-features"], **small)
+
+
+def test_fine_tuning_starts_from_the_head_and_changes_it(small):
+    """At a vanishing learning rate the model is the head; the seeds of tuning are tested on the validation split."""
+    still, moved = (
+        fine_tuning.measure(small, "md", comparison.Candidate(lr, "constant"), 0, "class means")
+        for lr in (1e-9, 1.0)
+    )
+    assert still["average"] == still["raw"] == pytest.approx(still["of_head"])
+    assert moved["of_head"] == still["of_head"] > 0.5 and moved["average"] != still["average"]
+    assert still["megabytes"] == pytest.approx(4 * 3 * 2 * 4 * 650 / 1e6, rel=0.35)
+    tuning = fine_tuning.measure(
+        small, "md", comparison.Candidate(1e-9, "constant"), 104, "class means"
+    )
+    split = tasks.load("digits-validation")
+    correct = tuning["of_head"] * len(split.test_y)
+    assert correct == pytest.approx(round(correct)) and len(split.test_y) != len(
+        tasks.load("digits").test_y
+    )
+
+
+def test_the_scale_has_the_smallest_loss_of_all():
+    scale = fine_tuning.choose_scale("digits", "class means")
+    assert fine_tuning.SCALES[0] < scale < fine_tuning.SCALES[-1]
+
+
+def test_fine_tuning_extends_its_grid_and_makes_no_run_twice(monkeypatch, tmp_path):
+    calls = []
+
+    def measure(setting, arm, candidate, seed, kind):
+        calls.append((candidate.lr, seed))
+        return {"arm": arm, "lr": candidate.lr, "seed": seed, "average": -abs(candidate.lr - 3)}
+
+    monkeypatch.setattr(fine_tuning, "measure", measure)
+    setting, path = comparison.read()["newsgroups"], tmp_path / "newsgroups.parquet"
+    for _ in range(2):
+        with tqdm(disable=True) as bar:
+            fine_tuning.record_arm(setting, "md", "cosine", path, bar)
+        rates = {lr for lr, seed in calls if seed in fine_tuning.TUNING_SEEDS}
+        assert rates == {*fine_tuning.RATES, 3.0, 9.0}
+        assert [call for call in calls if call[1] in fine_tuning.SEEDS] == [
+            (3.0, seed) for seed in fine_tuning.SEEDS
+        ]
+    assert len(calls) == 7 * 2 + 5
+
+
+def test_the_outcomes_of_fine_tuning_are_paired_with_the_head_and_with_the_best_design():
+    seeds = fine_tuning.SEEDS
+    table = pd.DataFrame(
+        [
+            {"setting": "s", "arm": "md", "seed": seed, "lr": 0.1, "of_head": 0.6}
+            | {"average": 0.7 + 0.01 * (seed > 2), "megabytes": 2.0, "megabytes_of_head": 3.0}
+            for seed in (*seeds, *fine_tuning.TUNING_SEEDS)
+        ]
+    )
+    rounds = {"md": 65.0, "hics-fl": 69.0, comparison.ALL_CLIENTS: 99.0}
+    outcomes = pd.DataFrame(
+        [
+            {"setting": "s", "model": "average", "arm": arm, "seed": seed, "rounds": value}
+            for arm, value in rounds.items()
+            for seed in range(10)
+        ]
+    )
+    (row,) = fine_tuning.compute_outcomes(table, outcomes).to_dict("records")
+    assert row["best"] == "hics-fl" and row["seeds"] == 5 and row["megabytes"] == 5.0
+    assert row["over_head"] == pytest.approx(10.4) and row["over_best"] == pytest.approx(1.4)

@@ -24,6 +24,7 @@ NAMES = {
     "one-round-features",
     "one-round-renewal",
     "closed-form",
+    "fine-tuning",
     "comparison",
 }
 SWEEPS_OF_READER = {  # (module, function) -> the sweeps that it reads, whatever its arguments
@@ -32,6 +33,7 @@ SWEEPS_OF_READER = {  # (module, function) -> the sweeps that it reads, whatever
     ("feature_errors", "load"): {"one-round-features"},
     ("feature_errors", "load_renewal"): {"one-round-renewal"},
     ("closed_form_heads", "load"): {"closed-form"},
+    ("fine_tuning", "load"): {"fine-tuning"},
     ("design_comparison", "load_results"): {"which-design"},
     ("averaging_results", "accuracies"): {"averaging"},
     ("comparison", "load_runs"): {"comparison"},

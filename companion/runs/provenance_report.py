@@ -25,6 +25,7 @@ COMMANDS = {
     records.FEATURE_ERRORS: "fedstas one-round --table features",
     records.RENEWAL_ERRORS: "fedstas one-round --table renewal",
     records.CLOSED_FORM: "fedstas closed-form",
+    records.FINE_TUNING: "fedstas closed-form --fine-tuning",
 }
 SWEEPS = (*experiments.SWEEPS, *COMMANDS)
 
@@ -77,8 +78,8 @@ def report(sweep: str, folder: str | Path = "results") -> dict[str, str]:
     """Report in words how a sweep's recorded runs were made: runs, commits, machines, command.
 
     `partitions` are the label counts of the papers' Fig. 1, which the sweep `preprint` records, too;
-    `one-round`, `one-round-features` and `one-round-renewal` are tables of one-round errors, and `closed-form` is one of
-    heads without training.
+    `one-round`, `one-round-features` and `one-round-renewal` are tables of one-round errors, `closed-form` is one of
+    heads without training, and `fine-tuning` one of runs that start from such heads.
     """
     check_choice("sweep", sweep, SWEEPS)
     command = COMMANDS.get(sweep, f"fedstas sweep {sweep} --profile paper")

@@ -44,7 +44,9 @@ ONE_ROUND = "one-round"  # that of the table of one-round errors
 FEATURE_ERRORS = "one-round-features"  # the same, by what clients are asked
 RENEWAL_ERRORS = "one-round-renewal"  # the same, asked once or renewed by updates
 CLOSED_FORM = "closed-form"  # that of closed-form heads
-ERROR_TABLES = (ONE_ROUND, FEATURE_ERRORS, RENEWAL_ERRORS, CLOSED_FORM)  # by partition
+FINE_TUNING = "fine-tuning"  # that of runs that start from such a head
+# By partition.
+ERROR_TABLES = (ONE_ROUND, FEATURE_ERRORS, RENEWAL_ERRORS, CLOSED_FORM, FINE_TUNING)
 
 _LATER_COLUMNS = ("worst_decile", "local_accuracy")  # of `runs.parquet`: older tables lack them
 _TYPES = {
