@@ -206,7 +206,10 @@ expect("more than halves the variance", 2 * total_one < total_md, share=float(to
 # :label: lem-ch6-loewner
 # Let $r$ satisfy eq. 7 and eq. 8, and let $\omega$ be the vector of the clients' weights in a round. Then
 #
-# $$\mathrm{Cov}_{MD}(\omega) - \mathrm{Cov}_{C}(\omega) = \frac1{m^2}\sum_{k=1}^m (r_k - p)(r_k - p)^\top ,$$
+# $$\begin{aligned}
+# &\mathrm{Cov}_{MD}(\omega) - \mathrm{Cov}_{C}(\omega) \\
+# &\quad = \frac1{m^2}\sum_{k=1}^m (r_k - p)(r_k - p)^\top ,
+# \end{aligned}$$
 #
 # which is positive semidefinite. Hence no coordinate of the aggregate $\sum_i \omega_i\,\theta_i$ has a larger
 # variance than under MD sampling, whatever the clients' models $\theta_i$. The total variance falls by
@@ -330,7 +333,7 @@ never = ~last.any(axis=1)  # clients that have not taken part yet
 # clients. The tree is then cut into the largest branches that fit into a row, $\sum_i m n_i \le n$:
 
 
-# %%
+# %% tags=["hide-input"]
 def angles_of(updates):
     """Return the angle [N, N] between every two updates, 0 where one of
     them is zero."""
@@ -1113,7 +1116,7 @@ D = (after - w_t).numpy().astype(float)
 # groups from the new updates, which no server has, and rows from k-means strata of the last updates.
 
 
-# %%
+# %% tags=["hide-input"]
 def variance_of_rows(r, updates):
     """Return the total variance of the mean of one update per row, exactly."""
     squares = (updates**2).sum(axis=1)

@@ -223,17 +223,19 @@ table(ch08.tabulate_bytes(wire))
 # roster of the next round, with no last update.
 #
 # **A client fails after the draw.** Then the estimator changes. A participant is silent, or it sends numbers that are not finite or an array of the wrong shape. Its update is left out,
-# and the other participants stand for it:
+# and the other participants stand for it, with larger weights.
 #
+# ````{dropdown} The package's weights of those who answer
 # ```{literalinclude} ../../fedstas/nonresponse.py
 # :pyobject: reweight
 # :language: python
 # ```
+# ````
 #
 # Survey statisticians adjust for unit nonresponse in this way {cite:p}`horvitz1952generalization`. The adjustment is right if silence has nothing to do with the update. We tried both cases: five thousand
 # cohorts of the corrected design, in which one client in four is silent. Before you look: how far off is the mean if large updates are more likely to be missing?
 
-# %%
+# %% tags=["hide-input"]
 REPEATS, rng = 5000, stream(s.seed, "chapter 8, silence")
 N, m = s.clients, s.clients_per_round
 H = min(5, m)
@@ -261,7 +263,7 @@ def answers(cohort, cause):
     return answered if answered.any() else np.ones_like(answered)
 
 
-# %%
+# %% tags=["hide-input"]
 estimates = {}
 for cause in ("at random", "large ones"):
     cohorts = (draw() for _ in range(REPEATS))

@@ -405,7 +405,7 @@ expect("Every alternative removes a third to a half of MD's variance", in_range,
 # ```{provenance} Figure
 # ```
 #
-# k-means does not know the weights. Its heaviest cluster holds {glue:text}`ch9_heaviest:.0f` % of the weight, more than its share of the draws: it has
+# k-means does not know the weights of the clients. Its heaviest cluster holds {glue:text}`ch9_heaviest:.0f` % of the weight, more than its share of the draws: it has
 # {glue:text}`ch9_its_seats` of the {glue:text}`ch9_seats_shown`.
 #
 # Here four designs draw twelve clients of another federation, round after round. Let the updates change after the server has asked for them, and see which design is then hurt most:
@@ -415,7 +415,7 @@ expect("Every alternative removes a third to a half of MD's variance", in_range,
 #
 # ## How large is the error of one round?
 #
-# We measured it on recorded states of three image tasks. All clients train from one model, each design draws cohorts, and the weighted sum of a cohort's updates is
+# We measured the error of one round on recorded states of three image tasks. All clients train from one model, each design draws cohorts, and the weighted sum of a cohort's updates is
 # compared with the sum over all clients. The *one-round error* is the mean squared distance between the two, divided by MD's. There are five partitions of each setting,
 # and four models: $\boldsymbol w_0$, and the models after 10, 30 and 60 rounds of MD with ten participants. The smaller the {term}`concentration` of the
 # Dirichlet distribution, the fewer classes a client holds. *Disjoint* deals each example to one client; *equal sizes* gives all clients equally many
@@ -499,7 +499,7 @@ expect(
 #
 # ## Does the model become more accurate?
 #
-# It becomes more accurate than with MD where clients are heterogeneous and a round asks few of them, and hardly more than with clustered sampling. We compared in two ways: after 99
+# The model becomes more accurate than with MD where clients are heterogeneous and a round asks few of them, and hardly more accurate than with clustered sampling. We compared in two ways: after 99
 # rounds at the preprint's learning rate of 0.01, and with a learning rate tuned for each method at equal megabytes.
 
 
@@ -599,7 +599,7 @@ expect("clustered sampling is ahead of MD, and the interval of least-variance st
 #
 # ## Which settings should you choose?
 #
-# The defaults: $m$ strata, made once from sketches at $\boldsymbol w_0$, one draw each by weight, and all of a participant's data. Where no message before the first
+# The defaults are $m$ strata, made once from sketches at $\boldsymbol w_0$, one draw each by weight, and all of a participant's data. Where no message before the first
 # round can be had, use last updates as features (`features="updates"`). Where sizes are private, use `equal_clients`. {doc}`09b_variations` gives the
 # reason and the measurement behind each setting, and shows why we no longer recommend the corrected method, `fedstas-unbiased`.
 #

@@ -235,7 +235,10 @@ glue_values("ch9", kmeans=kmeans, kmeans_best=best5, uneven=uneven, uneven_bound
 # Put $x_{jk} = p_{jk}\, y_{jk}$. Unbiased means $\sum_j x_{jk} = \omega_k$. By Cauchy and Schwarz the second moment of draw $j$,
 # $\sum_k x_{jk}^2 \|\boldsymbol u_k\|^2/p_{jk}$, is at least $\big(\sum_k |x_{jk}| \|\boldsymbol u_k\|\big)^2$. So
 #
-# $$V \ge 2 \sum_j \sum_{k<l} \big( |x_{jk} x_{jl}| \|\boldsymbol u_k\| \|\boldsymbol u_l\| - x_{jk} x_{jl} \langle \boldsymbol u_k, \boldsymbol u_l \rangle \big),$$
+# $$\begin{aligned}
+# V \ge 2 \sum_j \sum_{k<l} \big( &|x_{jk} x_{jl}| \|\boldsymbol u_k\| \|\boldsymbol u_l\| \\
+# &- x_{jk} x_{jl} \langle \boldsymbol u_k, \boldsymbol u_l \rangle \big),
+# \end{aligned}$$
 #
 # the squares cancel. Let the $x_{jk}$ of one client $k$ vary. Each then adds $\phi_j x_{jk}$ if it is positive and $\psi_j |x_{jk}|$ if not. Both slopes are
 # $\ge 0$, as $\|\boldsymbol u_k\| \sum_l |x_{jl}| \|\boldsymbol u_l\| \ge |\langle \boldsymbol u_k, \sum_l x_{jl} \boldsymbol u_l \rangle|$. The positive $x_{jk}$
@@ -413,21 +416,31 @@ table(ch09.tabulate_gaps(gaps))
 #
 # ## Does it converge?
 #
-# It converges at the rate of every unbiased design; the strata change the constant.
+# Training converges at the rate of every unbiased design; the strata change the constant.
 #
 # ```{prf:theorem} Theorem 2′, convergence
 # :label: wwi-thm-convergence
 # Let the $F_k$ be convex with $L$-Lipschitz gradients and $F$ be $\mu$-strongly convex with minimiser $\boldsymbol w^*$. Let one client be drawn from each of
 # $m$ strata, $a_k = \omega_k$, and take one step on all its data ($E = 1$, $q = 1$, $B \ge n_k$). Set
 #
-# $$V_* = \sum_h \sum_{k<l \in \mathcal C_h} \omega_k\omega_l \|\nabla F_k(\boldsymbol w^*) - \nabla F_l(\boldsymbol w^*)\|^2, \qquad
-#   \Lambda = L \big(1 + 2 \max_h W_h\big).$$
+# $$\begin{aligned}
+# V_* &= \sum_h \sum_{k<l \in \mathcal C_h} \omega_k\omega_l\, g_{kl}^2, \\
+# g_{kl} &= \|\nabla F_k(\boldsymbol w^*) - \nabla F_l(\boldsymbol w^*)\|, \\
+# \Lambda &= L \big(1 + 2 \max_h W_h\big).
+# \end{aligned}$$
 #
 # 1. For $\eta_t = \frac2{\mu(t + \gamma)}$, $\gamma = \frac{2\Lambda}\mu$, $t = 0, 1, \dots$:
-#    $\;\mathbb E\|\boldsymbol w_t - \boldsymbol w^*\|^2 \le \frac{8V_*}{\mu^2 (t + \gamma)} +
-#    \frac{(\gamma - 1)(\gamma - 2)}{(t + \gamma - 1)(t + \gamma - 2)} \|\boldsymbol w_0 - \boldsymbol w^*\|^2$.
+#
+#    $$\begin{aligned}
+#    &\mathbb E\|\boldsymbol w_t - \boldsymbol w^*\|^2 \le \tfrac{8V_*}{\mu^2 (t + \gamma)} \\
+#    &+ \tfrac{(\gamma - 1)(\gamma - 2)}{(t + \gamma - 1)(t + \gamma - 2)} \|\boldsymbol w_0 - \boldsymbol w^*\|^2 .
+#    \end{aligned}$$
 # 2. For a constant $\eta \le \frac1\Lambda$:
-#    $\;\mathbb E\|\boldsymbol w_t - \boldsymbol w^*\|^2 \le (1 - \eta\mu)^t \|\boldsymbol w_0 - \boldsymbol w^*\|^2 + \frac{2\eta V_*}\mu$.
+#
+#    $$\begin{aligned}
+#    &\mathbb E\|\boldsymbol w_t - \boldsymbol w^*\|^2 \le \tfrac{2\eta V_*}\mu \\
+#    &+ (1 - \eta\mu)^t \|\boldsymbol w_0 - \boldsymbol w^*\|^2 .
+#    \end{aligned}$$
 #
 # In both, $\mathbb E F(\boldsymbol w_t) - F^*$ is at most $\frac L2$ times that. For MD, $\frac1m$ takes the place of $\max_h W_h$ and MD's variance of the
 # $\nabla F_k(\boldsymbol w^*)$ that of $V_*$.
@@ -509,7 +522,11 @@ table(ch09.tabulate_series(series))
 # learning rate $\eta$, let $\boldsymbol u_k$ be its update, and let the cohort's sum be unbiased for $\sum_k \omega_k \boldsymbol u_k$ with variance $\gamma^2 v_t$, where
 # $\gamma = \eta E$. Let $D_t = \sum_k \omega_k \|\nabla F_k(\boldsymbol w_t) - \nabla F(\boldsymbol w_t)\|^2$. If $\gamma L \le \frac14$, then
 #
-# $$\frac1T \sum_{t < T} \mathbb E \|\nabla F(\boldsymbol w_t)\|^2 \le \frac{30}{29} \Big( \frac{2 (F(\boldsymbol w_0) - F^*)}{\gamma T} + \gamma L \bar v + \frac{25}{48} \gamma^2 L^2 \bar D \Big) ,$$
+# $$\begin{aligned}
+# \frac1T \sum_{t < T} \mathbb E \|\nabla F(\boldsymbol w_t)\|^2
+# &\le \frac{30}{29} \Big( \frac{2 (F(\boldsymbol w_0) - F^*)}{\gamma T} \\
+# &\quad + \gamma L \bar v + \frac{25}{48} \gamma^2 L^2 \bar D \Big) ,
+# \end{aligned}$$
 #
 # with $\bar v$ and $\bar D$ the means of $\mathbb E v_t$ and $\mathbb E D_t$ over the rounds.
 # ```
@@ -519,8 +536,12 @@ table(ch09.tabulate_series(series))
 # Write $\boldsymbol g = \nabla F(\boldsymbol w_t)$, $\boldsymbol g_k = \nabla F_k(\boldsymbol w_t)$, $\boldsymbol w_{k,s}$ for client $k$'s model after $s$ steps, and $\bar{\boldsymbol g}$ for the mean over $s < E$ of
 # $\sum_k \omega_k \nabla F_k(\boldsymbol w_{k,s})$. Then $\sum_k \omega_k \boldsymbol u_k = -\gamma \bar{\boldsymbol g}$. By smoothness, given $\boldsymbol w_t$,
 #
-# $$\mathbb E F(\boldsymbol w_{t+1}) \le F - \gamma \langle \boldsymbol g, \bar{\boldsymbol g} \rangle + \tfrac L2 \gamma^2 (\|\bar{\boldsymbol g}\|^2 + v_t)
-#  \le F - \tfrac\gamma2 \|\boldsymbol g\|^2 + \tfrac\gamma2 \|\boldsymbol g - \bar{\boldsymbol g}\|^2 + \tfrac L2 \gamma^2 v_t ,$$
+# $$\begin{aligned}
+# \mathbb E F(\boldsymbol w_{t+1})
+# &\le F - \gamma \langle \boldsymbol g, \bar{\boldsymbol g} \rangle + \tfrac L2 \gamma^2 (\|\bar{\boldsymbol g}\|^2 + v_t) \\
+# &\le F - \tfrac\gamma2 \|\boldsymbol g\|^2 + \tfrac\gamma2 \|\boldsymbol g - \bar{\boldsymbol g}\|^2 \\
+# &\quad + \tfrac L2 \gamma^2 v_t ,
+# \end{aligned}$$
 #
 # since $2\langle \boldsymbol g, \bar{\boldsymbol g} \rangle = \|\boldsymbol g\|^2 + \|\bar{\boldsymbol g}\|^2 - \|\boldsymbol g - \bar{\boldsymbol g}\|^2$ and $\gamma L \le 1$. How far do clients drift?
 # $\|\boldsymbol w_{k,s+1} - \boldsymbol w_t\| \le (1 + \eta L) \|\boldsymbol w_{k,s} - \boldsymbol w_t\| + \eta \|\boldsymbol g_k\|$ gives

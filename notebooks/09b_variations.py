@@ -42,7 +42,7 @@ from IPython.display import Markdown, display
 
 from companion import ch09, chapters, feature_errors, features, least_variance_results
 from companion import one_rounds, plots, records, tables
-from companion.pages.prose import expect, glue_values, table
+from companion.pages.prose import expect, fold_table, glue_values, table
 from fedstas import methods, one_round, partition, privacy, tasks
 from fedstas.theory import least_variance as lv
 from fedstas.theory.least_variance import pair_weights
@@ -144,7 +144,11 @@ glue_values("ch9", wrong_norms=lv.moments_by_enumeration(*by_length, [[1], [1]])
 # Let strata be made of features $\boldsymbol z_k$, with $a_k = \omega_k$. Let $V(\boldsymbol z)$ and $V_{\mathrm{MD}}(\boldsymbol z)$ be the variances if the features were the updates,
 # $\rho = V(\boldsymbol z)/V_{\mathrm{MD}}(\boldsymbol z)$ and $\varepsilon^2 = \min_\beta V_{\mathrm{MD}}(\boldsymbol u - \beta\boldsymbol z)/V_{\mathrm{MD}}(\boldsymbol u)$. Then
 #
-# $$\sqrt{\frac{V(\boldsymbol u)}{V_{\mathrm{MD}}(\boldsymbol u)}} \le \sqrt{\rho (1 - \varepsilon^2)} + \sqrt{m \max_h W_h}\; \varepsilon \le \sqrt{\rho + m \max_h W_h} .$$
+# $$\begin{aligned}
+# \sqrt{\frac{V(\boldsymbol u)}{V_{\mathrm{MD}}(\boldsymbol u)}}
+# &\le \sqrt{\rho (1 - \varepsilon^2)} + \sqrt{m \max_h W_h}\; \varepsilon \\
+# &\le \sqrt{\rho + m \max_h W_h} .
+# \end{aligned}$$
 # ```
 #
 # ```{dropdown} Proof
@@ -193,12 +197,20 @@ table(ch09.tabulate_bounds(bound_checks))
 # Let $I(\boldsymbol z)$ be the inside sum of fixed strata, and $I(S\boldsymbol z)$ that of the sketches, $a_k = \omega_k$.
 #
 # 1. $\mathbb E\, I(S\boldsymbol z) = I(\boldsymbol z)$, and its standard deviation is at most $\sqrt{2/r}\; I(\boldsymbol z)$.
-# 2. Let the signs be such that $(1 - \beta) \|\boldsymbol z_k - \boldsymbol z_l\|^2 \le \|S\boldsymbol z_k - S\boldsymbol z_l\|^2 \le
-#    (1 + \beta) \|\boldsymbol z_k - \boldsymbol z_l\|^2$ for all pairs, with $\beta < 1$. Then strata that are at rest for the sketches, in the sense of
+# 2. Let the signs be such that for all pairs, with $\beta < 1$,
+#
+#    $$\begin{aligned}
+#    (1 - \beta) \|\boldsymbol z_k - \boldsymbol z_l\|^2 &\le \|S\boldsymbol z_k - S\boldsymbol z_l\|^2 \\
+#    &\le (1 + \beta) \|\boldsymbol z_k - \boldsymbol z_l\|^2 .
+#    \end{aligned}$$
+#
+#    Then strata that are at rest for the sketches, in the sense of
 #    {prf:ref}`wwi-thm-md` (1), have $I(\boldsymbol z) \le \frac{1 + \beta}{1 - \beta} V_{\mathrm{MD}}(\boldsymbol z)$. The best strata of the sketches have at most
 #    $\frac{1 + \beta}{1 - \beta}$ times the variance of the best strata of the $\boldsymbol z_k$. In {prf:ref}`wwi-prp-features` $\rho$ is at most
 #    $\frac{1 + \beta}{1 - \beta}$ times what the server computes from the sketches.
-# 3. That holds with probability at least $1 - N(N - 1) \exp\big(-\frac r2 (\frac{\beta^2}2 - \frac{\beta^3}3)\big)$.
+# 3. The signs are such with probability at least
+#
+#    $$1 - N(N - 1) \exp\big(-\tfrac r2 (\tfrac{\beta^2}2 - \tfrac{\beta^3}3)\big) .$$
 # ```
 #
 # ```{dropdown} Proof
@@ -409,7 +421,7 @@ assert expected == inside(pair_weights(six, u6), pairs_of_strata) + too_much
 # %% [markdown]
 # ## Which designs err less in one round?
 #
-# The last column of this table names the designs that err less than least-variance strata in *every* partition of a setting:
+# The last column of the folded table names the designs that err less than least-variance strata in *every* partition of a setting:
 
 # %% tags=["remove-cell"]
 rounds_of = one_rounds.load()
@@ -437,7 +449,7 @@ expect(
 expect("In their worst cell", top["setting"] == "cifar100", error=top["exact"])
 
 # %% tags=["remove-input"]
-table(ch09.tabulate_better_designs(rounds_of))
+fold_table("Errors of least-variance strata, and the designs that err less", ch09.tabulate_better_designs(rounds_of))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -471,7 +483,7 @@ for setting in [x for x in one_rounds.SETTING_TITLES if x in set(rounds_of["sett
 # %% tags=["remove-input"]
 renewal = feature_errors.load_renewal()
 renewal_means = feature_errors.summarise_renewal(renewal)
-table(ch09.tabulate_renewal(renewal_means))
+fold_table("Errors of strata made once and of renewed strata (MD: 1)", ch09.tabulate_renewal(renewal_means))
 
 # %% tags=["remove-cell"]
 ratios = ch09.compare_renewal(renewal_means)
@@ -490,13 +502,13 @@ expect("still more than the sketch", (ratios["updates"].xs(100, level="round") >
 # :recorded: one-round-renewal
 # ```
 #
-# These errors (MD has 1) are averages over five partitions, with ten participants, after so many rounds of MD at its tuned learning rate. The error of renewed strata is
+# The errors in the folded table (MD has 1) are averages over five partitions, with ten participants, after so many rounds of MD at its tuned learning rate. The error of renewed strata is
 # nowhere more than two per cent below the sketch alone, and on Fashion-MNIST it is {glue:text}`ch9_renewed_worse:.0f` % above it after ten rounds. Strata from last updates alone improve there as clients
 # answer, from {glue:text}`ch9_updates_first:.2f` at first to {glue:text}`ch9_updates_last:.3f` after 100 rounds, which is still more than the sketch, {glue:text}`ch9_once_last:.3f`.
 #
 # ## What did the runs at one learning rate show?
 #
-# The main page shows strata made once. Here are all three ways to make least-variance strata, each against every rival, at the preprint's learning rate of 0.01 after 99 rounds:
+# The main page shows strata made once. The folded table has all three ways to make least-variance strata, each against every rival, at the preprint's learning rate of 0.01 after 99 rounds:
 
 # %% tags=["remove-input"]
 races = least_variance_results.load_frames()
@@ -504,20 +516,20 @@ duels = least_variance_results.compare_with_rivals(races)
 certain = duels["holm"] < 0.05
 glue_values("ch9", duels=len(duels), better=int((certain & (duels["low"] > 0)).sum()))
 glue_values("ch9", worse=int((certain & (duels["high"] < 0)).sum()))
-table(ch09.tabulate_comparisons(duels))
+fold_table("Points of least-variance strata above each rival, with 95 % intervals", ch09.tabulate_comparisons(duels))
 
 # %% [markdown]
 # ```{provenance} Table
 # :recorded: least-variance, preprint, fashion-mnist
 # ```
 #
-# Differences are on the global test set in points, paired by seed, with 95 % intervals; a star marks p below 0.05, corrected by Holm's method for all {glue:text}`ch9_duels`
+# In the folded table, differences are on the global test set in points, paired by seed, with 95 % intervals; a star marks p below 0.05, corrected by Holm's method for all {glue:text}`ch9_duels`
 # comparisons. Bytes and examples are those of strata made once, in multiples of the other method's. An accuracy is the mean of rounds 90 and 99.
 # Of the comparisons {glue:text}`ch9_better` are significantly better, and {glue:text}`ch9_worse` significantly worse.
 #
 # ## Which settings should you choose?
 #
-# The plain settings: $m$ strata, made once, and draws by size.
+# The plain settings are $m$ strata, made once, and draws by size.
 
 # %% tags=["remove-cell"]
 SWEEPS = ("preprint", "mnist-0.001", "mnist-iid", "fashion-mnist", "sensitivity")
@@ -543,7 +555,7 @@ glue_values("ch9", fresh=privacy.composed_epsilon(alpha3, 100, 99))
 # | strata | $m$, one draw each | the best, by {prf:ref}`wwi-thm-best` |
 # | draws | by size | draws by wrong norms have no bound ({prf:ref}`wwi-prp-features`). Draws by norms that are asked for anew every ten rounds have a smaller error with ten participants, {glue:text}`ch9_ten_norm:.3f` instead of {glue:text}`ch9_ten_cut:.3f` ᵇ, but a larger one with twenty, and all clients must be asked each time |
 # | strata renewed | never | each renewal asks all clients for a gradient; with strata made anew every ten rounds the error changes by less than two per cent, to {glue:text}`ch9_ten_old:.3f` ᵇ |
-# | features | gradients at $\boldsymbol w_0$; last updates where no extra message can be had | last updates have the error {glue:text}`ch9_ten_from:.3f` ᵇ; the table above shows their accuracy |
+# | features | gradients at $\boldsymbol w_0$; last updates where no extra message can be had | last updates have the error {glue:text}`ch9_ten_from:.3f` ᵇ; the folded table above shows their accuracy |
 # | noise in the pairs | on, where one training varies much | without it {prf:ref}`wwi-prp-noise` promises nothing; on MNIST it changes the error little, to {glue:text}`ch9_ten_noise:.3f` ᵇ |
 # | data rate $q$ | 1; less only to save computation | at $q = 0.1$, {glue:text}`ch9_empty_one:.0f` % of the clients' updates are expected to be lost, or {glue:text}`ch9_empty_weighted:.2f` % by weight ᵃ ({prf:ref}`wwi-lem-bernoulli`) |
 # | private sizes | $\omega_k = 1/N$ and a fixed $q$; else one memoised report, $M$ above the largest size | a client that reports afresh in all of 99 rounds spends $\epsilon$ = {glue:text}`ch9_fresh:.0f`; at $\epsilon = 3$, $M = 601$ leaves $\alpha$ = {glue:text}`ch9_alpha_large:.3f` |

@@ -43,7 +43,7 @@ s = chapters.settings("09c_corrected_lemmas", globals())
 # %% [markdown]
 # ## What does the corrected method do?
 #
-# It draws clients with replacement from k-means strata, by size times norm, and gives a stratum several draws where it deserves them.
+# The corrected method draws clients with replacement from k-means strata, by size times norm, and gives a stratum several draws where the stratum deserves them.
 #
 # ````{dropdown} The corrected method, line by line, and with private sizes
 # ```{prf:algorithm} FedSTaS, corrected: fedstas-unbiased
@@ -81,7 +81,7 @@ s = chapters.settings("09c_corrected_lemmas", globals())
 #   sets $\tilde p = \min\big(1, n^*/\max(\tilde n, m)\big)$ ({ref}`rates <wwi-code-requested>`).
 # ```
 #
-# Its floor $f$ keeps $p_t^k$ at $\frac{f}{1+f} \cdot \frac{n_k}{N \max_j n_j}$ or more.
+# The floor $f$ of the corrected method keeps $p_t^k$ at $\frac{f}{1+f} \cdot \frac{n_k}{N \max_j n_j}$ or more.
 # ````
 #
 # ````{dropdown} The package's functions for these lines
@@ -129,7 +129,7 @@ s = chapters.settings("09c_corrected_lemmas", globals())
 #
 # ## When does a stratum get several draws?
 #
-# In the best design it never does ({prf:ref}`wwi-thm-best`). In the paper and in the corrected method it does, and this theorem says what the variance is made of.
+# In the best design a stratum never gets several draws ({prf:ref}`wwi-thm-best`). In the paper and in the corrected method some strata do, and this theorem says what the variance is then made of.
 #
 # Let $\ell_k^2 = \mathbb E\|\boldsymbol\Delta_t^k\|^2$, $T_h = \sum_{k \in \mathcal C_h} \omega_k \ell_k$, and let
 # $\boldsymbol D_h = \frac1{W_h}\sum_{k \in \mathcal C_h} \omega_k\,\mathbb E\boldsymbol\Delta_t^k$ be the mean update of a stratum, $\boldsymbol D$ that of all clients.
@@ -150,10 +150,10 @@ s = chapters.settings("09c_corrected_lemmas", globals())
 #    allocation is no longer best.
 # 4. Against MD sampling ($m$ draws with $p = \omega_k$ and no strata), with parts 2 and 3 in force:
 #
-# $$\begin{aligned} m V_{\mathrm{MD}} &= \underbrace{\textstyle\sum_h W_h \|\boldsymbol D_h - \boldsymbol D\|^2}_{\text{strata}}
-#   + \underbrace{\textstyle\sum_h W_h \mathrm{Var}_h(\ell)}_{\text{norms}} \\
-#   &+ \underbrace{\textstyle\sum_h W_h \big(\tfrac{\sqrt{V_h}}{W_h} - \sum_j\! \sqrt{V_j}\big)^2}_{\text{allocation}}
-#   + \underbrace{\textstyle\big(\sum_h \sqrt{V_h}\big)^2}_{=\, m V} . \end{aligned}$$
+# $$\begin{aligned} m V_{\mathrm{MD}} &= \underbrace{\textstyle\sum_h W_h \|\boldsymbol D_h - \boldsymbol D\|^2}_{\text{strata}} \\
+#   &+ \underbrace{\textstyle\sum_h W_h \mathrm{Var}_h(\ell)}_{\text{norms}} \\
+#   &+ \underbrace{\textstyle\sum_h W_h \big(\tfrac{\sqrt{V_h}}{W_h} - \sum_j\! \sqrt{V_j}\big)^2}_{\text{allocation}} \\
+#   &+ \underbrace{\textstyle\big(\sum_h \sqrt{V_h}\big)^2}_{=\, m V} . \end{aligned}$$
 # ```
 #
 # ```{dropdown} Proof
@@ -231,7 +231,7 @@ glue_values(
 #
 # ## What does the size estimator estimate?
 #
-# It estimates the total of the *clipped* sizes, with a noise that a repeated report carries into every round.
+# The size estimator estimates the total of the *clipped* sizes, with a noise that a repeated report carries into every round.
 #
 # ```{prf:lemma} Lemma 2′, the private total
 # :label: wwi-lem-size
@@ -252,7 +252,10 @@ glue_values(
 # 3. If all $1 \le n_k \le M - 1$ and $n = \sum_k t_k n_k$, then for every $n^*$ the guarded rate $\tilde p = \min(1, n^*/\max(\tilde n, m))$ and
 #    $p = \min(1, n^*/n)$ satisfy, given the draws,
 #
-#    $$\mathbb E\big[(\tilde p/p - 1)^2\big] \le \mathrm{Var}(\tilde n)/m^2 .$$
+#    $$\begin{aligned}
+#    &\mathbb E\big[(\tilde p/p - 1)^2\big] \\
+#    &\quad \le \mathrm{Var}(\tilde n)/m^2 .
+#    \end{aligned}$$
 #
 #    That is $O(1/m)$ for fresh reports, and for repeated ones if no client is drawn more than a fixed number of times. It
 #    does not vanish if more and more draws fall on the same clients.
@@ -439,7 +442,7 @@ assert np.all(summed[1] - srs[1] == difference)  # Theorem 3', part 1
 # %% [markdown]
 # ## What is private, and how much?
 #
-# The size of a client is private, if the client reports once and repeats that report. Nothing else is.
+# The size of a client is private if the client reports once and repeats that report. Nothing else is private.
 #
 # ```{prf:lemma} Lemma 5′, privacy of the sizes
 # :label: wwi-lem-privacy

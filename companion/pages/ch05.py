@@ -221,11 +221,8 @@ def draw_partitions(label_counts: dict[str, np.ndarray]) -> Figure:
         largest, size = label_counts[name].max(1), label_counts[name].sum(1)
         order = np.lexsort((-largest, -size))
         parts[title] = np.stack([largest, size - largest], axis=1)[order]
-    figure = plots.panels(
-        plots.class_counts, parts, ["#333333", "#BBBBBB"], height=1.2, xlabel="client, sorted"
-    )
-    for ax in figure.axes:
-        ax.set_ylabel("examples")
+    options = {"height": 1.7, "columns": 3, "xlabel": "client, sorted", "ylabel": "examples"}
+    figure = plots.panels(plots.class_counts, parts, ["#333333", "#BBBBBB"], **options)
     for y, text, colour in (
         (0.85, "its largest class", "#333333"),
         (0.67, "all others", "#777777"),
@@ -266,11 +263,9 @@ def draw_fig_2(frame: pd.DataFrame, theirs: dict, note: str) -> Figure:
 def _draw_on_runs(frame: pd.DataFrame, published: dict, metric: str, note: str) -> Figure:
     """Draw published values at PUBLISHED_ROUNDS on our runs, a panel for each method."""
     parts = {name: (m, published[m]) for m, name in PAPER_NAMES.items()}
-    figure = plots.panels(
-        draw_published, parts, frame, metric, note, height=1.7, sharey=True, xlabel="round"
-    )
-    figure.axes[1].set_ylabel(plots.SHORT_METRICS[metric])
-    return figure
+    options = {"height": 2.2, "columns": 3, "sharey": True}
+    options |= {"xlabel": "round", "ylabel": plots.SHORT_METRICS[metric]}
+    return plots.panels(draw_published, parts, frame, metric, note, **options)
 
 
 def draw_published(ax: Axes, part: tuple, frame: pd.DataFrame, metric: str, note: str) -> None:
@@ -292,7 +287,8 @@ def draw_published(ax: Axes, part: tuple, frame: pd.DataFrame, metric: str, note
     if lines:
         lines["the paper"] = pd.Series(published, PUBLISHED_ROUNDS)
         styles = plots.VERSIONS | {"the paper": plots.Style(plots.BLACK, marker="o")}
-        plots.curves(ax, lines, styles)
+        last = ax is ax.figure.axes[-1]  # where there is room for names
+        plots.curves(ax, lines, styles, names=last)
     else:
         plots.write_in_panel(ax, note)
 
@@ -433,18 +429,23 @@ def draw_fig_3(printed: dict[str, dict], runs: dict[str, pd.DataFrame]) -> Figur
         printed: by the setting's title, the printed accuracy of each method (%).
         runs: by the same titles, our runs.
     """
-    labelled: set[str] = set()  # versions that a panel names already
+    drawn: list[str] = []  # versions, in their order
 
     def draw(ax: Axes, part: tuple[dict, pd.DataFrame]) -> None:
         """Draw the measured beside the printed accuracies into a panel."""
         mean, low, high = compare_with_printed(*part)
-        names = [version for version in mean if version not in labelled]
-        labelled.update(names)
-        plots.bars(ax, mean, plots.VERSIONS, low=low, high=high, names=names)
+        drawn.extend(version for version in mean if version not in drawn)
+        plots.bars(ax, mean, plots.VERSIONS, low=low, high=high)
         ax.set_xlim(left=0)
+        if ax is not ax.figure.axes[0]:
+            ax.set_yticklabels([])
 
     parts = {title: (accuracies, runs[title]) for title, accuracies in printed.items()}
-    return plots.panels(draw, parts, height=1.6, xlabel="final accuracy, clients' shares (%)")
+    options = {"height": 2.0, "columns": 3, "xlabel": "final accuracy (%)"}
+    figure = plots.panels(draw, parts, **options)
+    styles = {v: plots.VERSIONS[v]._replace(dash="", marker="s") for v in drawn}
+    plots.legend(figure, styles, columns=3)
+    return figure
 
 
 def compare_with_printed(
@@ -552,19 +553,19 @@ def draw_cifar100(panels: dict[str, pd.DataFrame], printed: dict[str, float]) ->
         printed: the printed final accuracy of each method (%), dotted lines.
     """
     options = {"methods": experiments.CIFAR100_METHODS, "names": False, "ylim": (0, 28)}
-    figure = plots.panels(plots.learning_curves, panels, GLOBAL, sharey=True, **options)
+    options |= {"sharey": True, "columns": 2, "height": 2.2}
+    figure = plots.panels(plots.learning_curves, panels, GLOBAL, **options)
     first, last = figure.axes
     for ax in figure.axes:
-        ax.set_ylabel("global test set (%)")
+        ax.set(xlabel="round", ylabel="")
         for value in printed.values():
             ax.axhline(value, color="black", lw=1, ls=":")
-    first.set_xlabel("")
-    last.set_xlabel("round")
+    first.set_ylabel("global test set (%)")
     plots.annotate(first, 110, 25, "printed, three methods", "black", 0, ha="center")
     plots.annotate(first, 110, 2.5, "all five", "black", 0, 4, ha="center")
     best = 100 * list(panels.values())[-1].groupby("method")[GLOBAL].max()["md"]
     for method, words, right in (
-        ("md", "MD (solid)", -140),
+        ("md", "MD", -122),
         ("clustered-similarity", "clustered by similarity", 0),
     ):
         colour = plots.method_style(method).colour
@@ -962,12 +963,15 @@ def draw_privacy(by_variant: pd.DataFrame) -> Figure:
         ax.axhline(plain[without_privacy], color="black", lw=1)
         ends["without privacy"] = (0.42, plain[without_privacy], "black")
         ax.set_xlim(12, 0.42)
-        ax.set_ylabel("global test set (%)")
         ax.set_xticks(experiments.EPSILONS, [f"{e:g}" for e in experiments.EPSILONS])
         ax.minorticks_off()
         plots.name_ends(ax, ends)
 
-    return plots.panels(draw, parts, xlabel="epsilon of a report: more privacy to the right")
+    figure = plots.panels(draw, parts, height=2.4, columns=2, sharey=True)
+    for ax in figure.axes:
+        ax.set_xlabel("ε of a report: more privacy to the right")
+    figure.axes[0].set_ylabel("global test set (%)")
+    return figure
 
 
 # Parts of the corrected method

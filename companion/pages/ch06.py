@@ -70,7 +70,7 @@ def draw_line(sizes, counts: np.ndarray) -> Figure:
         counts: how many examples each draw gives to each client [m, N].
     """
     (m, clients), total = counts.shape, sum(sizes)
-    shape = {"figsize": (4.2, 3.0), "height_ratios": (1, 2.2)}
+    shape = {"figsize": (plots.WIDTH, 2.4), "height_ratios": (1, 2.2)}
     figure, (above, below) = plt.subplots(2, 1, **shape)
     tones = sns.color_palette("magma", clients + 2)[1:-1]
     names = [str(i + 1) for i in range(clients)]
@@ -94,7 +94,7 @@ def draw_rows(schemes: dict[str, np.ndarray], labels: np.ndarray) -> Figure:
     m, classes = len(next(iter(schemes.values()))), int(labels.max()) + 1
     palette = sns.color_palette("magma", classes + 1)[1:]
     width = plots.WIDTH if len(schemes) == 1 else plots.WIDE
-    figure, axes = plt.subplots(1, len(schemes), figsize=(width, 0.26 * m + 0.6), squeeze=False)
+    figure, axes = plt.subplots(1, len(schemes), figsize=(width, 0.21 * m + 0.6), squeeze=False)
     for ax, (title, counts) in zip(axes[0], schemes.items(), strict=True):
         _draw_stacked_bars(ax, counts, [palette[c] for c in labels], [str(c) for c in labels])
         ax.set(ylabel="draw", xlabel="examples in the row")
@@ -124,7 +124,7 @@ def draw_tree(joined: np.ndarray, groups: list[list[int]], labels: np.ndarray, n
     within_group = {
         node for node, inside in members.items() if any(inside <= set(g) for g in groups)
     }
-    figure, ax = plt.subplots(figsize=(4.2, 3.2))
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.5))
     with plt.rc_context({"lines.linewidth": 1.2}):
         colour = {node: plots.BLACK if node in within_group else "#AAAAAA" for node in members}
         options = {"no_labels": True, "link_color_func": colour.get}

@@ -255,7 +255,7 @@ def tabulate_better_designs(table: pd.DataFrame) -> pd.DataFrame:
             rows.append((title, m, f"{mean:.2g}", f"{largest:.2g}", designs))
     names = [
         "setting",
-        "$m$",
+        "*m*",
         f"mean error of {LEAST_VARIANCE_LABEL} (MD: 1)",
         "largest error",
         "designs with less error in every partition",
@@ -303,7 +303,7 @@ def tabulate_gaps(gaps: dict) -> pd.DataFrame:
         (n, m, f"{100 * g.optimal:.0f} %", f"{g.worst:.2f}", f"{g.of_md:.2f}")
         for (n, m), g in gaps.items()
     ]
-    names = ["$N$", "$m$", "best found", "worst, of the best", "worst, of MD"]
+    names = ["*N*", "*m*", "best found", "worst, of the best", "worst, of MD"]
     return pd.DataFrame(rows, columns=names)
 
 
@@ -324,7 +324,7 @@ def tabulate_comparisons(comparisons: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (place, m, rival), group in comparisons.groupby(["place", "m", "rival"], sort=False):
-        row = {"data": place, "$m$": m, f"{LEAST_VARIANCE_LABEL} against": COST_LABELS[rival]}
+        row = {"data": place, "*m*": m, f"{LEAST_VARIANCE_LABEL} against": COST_LABELS[rival]}
         for variant, one in group.set_index("variant").iterrows():
             name = variant.removeprefix(LEAST_VARIANCE_METHOD).removeprefix(", ") or "strata once"
             interval = statistics.format_interval(
@@ -425,7 +425,7 @@ def tabulate_corrected_method(grids: dict) -> pd.DataFrame:
     for m in (5, 20, 40):
         runs = sensitivity[sensitivity["variant"] == tables.Variant.of(clients_per_round=m)]
         federations.append(("MNIST", "disjoint", "0.01", m, runs))
-    names = ["data", "partition", "concentration", "$m$", "corrected against MD, points", "seeds"]
+    names = ["data", "partition", "concentration", "*m*", "corrected against MD, points", "seeds"]
     rows = [(*names_, format_gain(runs), runs["seed"].nunique()) for *names_, runs in federations]
     return pd.DataFrame(rows, columns=names)
 

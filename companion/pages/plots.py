@@ -52,7 +52,7 @@ TEXT_COLOURS = {
     "#E07B39": "#A0501A",
     "#E8894A": "#A0501A",
     "#D08050": "#9C5428",
-    "#9A8FE0": "#6558B8",
+    "#8C7FD9": "#6558B8",
     "#B3B34D": "#66661F",
 }
 WIDTH = 4.2  # inches: a column that stays readable on a phone
@@ -108,9 +108,9 @@ METHODS = {  # colour and dash; related methods have shades of one hue, and othe
     "fedadam": (BROWN, "-"),
     "fedyogi": ("#7E3D17", "--"),
     "fedadagrad": ("#D08050", ":"),
-    "poisson": ("#332288", "-"),
-    "optimal-client-sampling": ("#6A5ACD", "--"),
-    "k-vib": ("#9A8FE0", ":"),
+    "poisson": ("#8C7FD9", "-"),
+    "optimal-client-sampling": ("#332288", "--"),
+    "k-vib": ("#1F5F8B", ":"),
     "cube": ("#882255", "-"),
     "local-pivotal": ("#B5578A", "--"),
     "power-of-choice": ("#999933", "-"),
@@ -260,7 +260,7 @@ def panels(
     )
     axes = grid.ravel()
     for ax, (title, part) in zip(axes, parts.items(), strict=False):
-        ax.set_title(title, loc=align, fontsize=8 if columns > 2 else None)
+        ax.set_title(title, loc=align, fontsize=9 if columns > 2 else None)
         draw(ax, part, *args, **options)
     for ax in axes[len(parts) :]:
         ax.axis("off")
@@ -374,7 +374,6 @@ def bars(
     low: pd.DataFrame | None = None,
     high: pd.DataFrame | None = None,
     stacked: bool = False,
-    names: Sequence[str] = (),
     width: float = 0.75,
     **axis,
 ) -> Axes:
@@ -386,36 +385,25 @@ def bars(
         styles: of the columns.
         low, high: ends of the bars' intervals, of the table's shape.
         stacked: whether the bars of a group stand on each other rather than beside each other.
-        names: of columns whose label is written beside the bars of the first row.
         width: of a group, where 1 leaves no gap to the next.
         axis: properties of the axes, as for `Axes.set`.
     """
-    looks = {name: _style(styles, name) for name in table.columns}
     options = {
-        "color": [look.colour for look in looks.values()],
+        "color": [_style(styles, name).colour for name in table.columns],
         "stacked": stacked,
         "width": width,
     }
     options |= {"lw": 0.6, "edgecolor": "white"} if stacked else {"lw": 0, "alpha": 0.75}
     table.plot.barh(ax=ax, legend=False, **options)
-    groups, ends = dict(zip(table.columns, ax.containers, strict=True)), {}
+    groups = dict(zip(table.columns, ax.containers, strict=True))
     for name, group in groups.items():
         y = [bar.get_y() + bar.get_height() / 2 for bar in group]
         if low is not None and high is not None:
             ax.hlines(y, low[name], high[name], color=BLACK, lw=1.5)
-        if name in names:
-            end = (
-                table[name].iloc[0]
-                if high is None
-                else np.nanmax([table[name].iloc[0], high[name].iloc[0]])
-            )
-            ends[looks[name].label or name] = (end, y[0], looks[name].colour)
     ax.invert_yaxis()
     ax.set(ylabel="")
     ax.grid(axis="y", visible=False)
     ax.set(**axis)
-    right = max((end for end, *_ in ends.values()), default=0)
-    name_ends(ax, {name: (right, y, colour) for name, (_, y, colour) in ends.items()})
     return ax
 
 
@@ -593,7 +581,10 @@ def run_means(
         for x, all_runs in by_place.items():
             runs = all_runs.dropna()
             if len(runs) < len(all_runs):
-                diverged[x] = f"{len(all_runs) - len(runs)} of {len(all_runs)}\ndiverged", colour
+                # A text whose neighbour on the left has one, too, stands higher where no mean is in its way.
+                higher = not len(runs) and 0 in [diverged[k][2] for k in diverged if 0 < x - k < 1.5]
+                text = f"{len(all_runs) - len(runs)} of {len(all_runs)}\ndiverged"
+                diverged[x] = text, colour, 24 * higher
             ax.plot([x] * len(runs), runs, "_", color=colour, ms=6, alpha=0.5)
             mean, low, high = statistics.mean_interval(runs) if len(runs) else (np.nan,) * 3
             enough = len(runs) >= MIN_SEEDS_FOR_BAND
@@ -605,8 +596,8 @@ def run_means(
         low, high = ax.get_ylim()
         ax.set_ylim(low - 0.3 * (high - low), high)  # room for the texts
     foot = {"xycoords": ax.get_xaxis_transform(), "ha": "center", "va": "bottom", "fontsize": 8}
-    for x, (text, colour) in diverged.items():
-        annotate(ax, x, 0.02, text, colour, 0, **foot)
+    for x, (text, colour, up) in diverged.items():
+        annotate(ax, x, 0.02, text, colour, 0, up, **foot)
     return ax
 
 
