@@ -565,7 +565,10 @@ display(fold_table("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
 
 # %% tags=["remove-cell"]
 glue_values("ch5", equal_md=level["md"], **ch05.format_equal_size_gaps(behind), **trials)
-expect("all four methods learn, and no run diverged", bool((final(five) > 5).all(axis=None)) and len(level) == 4)
+expect(
+    "all four methods learn, and no run diverged",
+    bool((final(five) > 5).all(axis=None)) and len(level) == 4,
+)
 expect("of the other three ends below MD", max(high for _, _, high in behind.values()) < 0)
 expect("only corrected FedSTaS is", [*sure] == ["fedstas-unbiased"])
 expect("could not tell 0.1 from 0.3", abs(trials["equal_near"] - trials["equal_chosen"]) < 0.01)
@@ -649,7 +652,9 @@ expect("Corrected FedSTaS has the highest mean", set(highest) == {"fedstas-unbia
 
 # %% tags=["remove-input"]
 title = "Final accuracy, and differences to FedSTaS as written (95 % intervals)"
-fold_table(title, ch05.tabulate_code_of_2025(against_text.reset_index()), grids["authors-2025"].note)
+fold_table(
+    title, ch05.tabulate_code_of_2025(against_text.reset_index()), grids["authors-2025"].note
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -1051,7 +1056,12 @@ for part in ("one stratum", "p uniform"):
 glue_values("ch5", **ch05.part_changes(parts, change), part_norm=ch05.format_distance(by_norm), part_weights=statistics.format_interval(*plain, "+.1f"))  # fmt: skip
 expect("Correct weights alone are not enough", by_norm[2] < 0, points=by_norm[0])
 uniform, none = change["difference"]["p uniform"], change["high"]["one stratum"]
-expect("The draw by size contributes most", uniform < min(none, plain[0]) and none < 0, uniform=uniform, strata=none)
+expect(
+    "The draw by size contributes most",
+    uniform < min(none, plain[0]) and none < 0,
+    uniform=uniform,
+    strata=none,
+)
 expect("correct weights and the strata follow", plain[0] < -3 and none < 0, weights=plain[0])
 small_changes = change["difference"][
     ["strata frozen at w_0", "strata of each round", "a tenth of the data"]

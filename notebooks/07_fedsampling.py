@@ -422,7 +422,9 @@ gain = {
     x: statistics.mean_interval(test.xs(x)["fedsampling"] - test.xs(x)["fedavg"]) for x in SPREADS
 }
 expect("lies above zero", max(low for _, low, _ in gain.values()) <= 0)
-fold_table("Points above fedavg on the global test set, in numbers", ch07.tabulate_differences(test))
+fold_table(
+    "Points above fedavg on the global test set, in numbers", ch07.tabulate_differences(test)
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -479,7 +481,9 @@ glue_values("ch7", times_bytes=times["megabytes"], times_examples=times["thousan
 expect("hardly any difference shows", max(map(abs, differences["rounds"])) < 2)
 expect("at equal examples FedSampling is behind", differences["examples"][1] > 5)
 expect("at equal bytes far behind", differences["bytes"][1] > 20)
-fold_table("What a round costs, and the accuracies at equal costs", ch07.tabulate_costs(equal, means))
+fold_table(
+    "What a round costs, and the accuracies at equal costs", ch07.tabulate_costs(equal, means)
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -775,7 +779,9 @@ from IPython.display import display
 
 real_text = tables.load_sweep("fedsampling-text")
 text_runs = fedsampling.final_metrics(real_text)
-title = "All methods on real text, and what the slides print of the Text-CNN: macro F1 / accuracy (%)"
+title = (
+    "All methods on real text, and what the slides print of the Text-CNN: macro F1 / accuracy (%)"
+)
 display(
     fold_table(title, fedsampling.real_text_table(text_runs), real_text.note),
     fedsampling.fold_printed_transformer(),
@@ -1203,7 +1209,9 @@ glue_values("ch7", sampling_times=sent["fedsampling"] / sent[others.index].min()
 glue_values("ch7", default_step=longer_step)
 everybody = ["fedsampling", "fedsts", "fedstas", "fedstas-dp", "strat", "strat-neyman"]
 fewer = sent.drop(everybody).max()
-expect("A method costs more, the more clients a round asks", sent[everybody].min() > fewer, few=fewer)
+expect(
+    "A method costs more, the more clients a round asks", sent[everybody].min() > fewer, few=fewer
+)
 expect("FedSampling leads", ranked.index[0] == "fedsampling")
 expect("FedSampling also sends the most", sent.idxmax() == "fedsampling")
 expect("nearly ten times the intended", 9 < longer_step <= 10, step=longer_step)

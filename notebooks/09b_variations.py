@@ -449,7 +449,10 @@ expect(
 expect("In their worst cell", top["setting"] == "cifar100", error=top["exact"])
 
 # %% tags=["remove-input"]
-fold_table("Errors of least-variance strata, and the designs that err less", ch09.tabulate_better_designs(rounds_of))
+fold_table(
+    "Errors of least-variance strata, and the designs that err less",
+    ch09.tabulate_better_designs(rounds_of),
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -483,7 +486,9 @@ for setting in [x for x in one_rounds.SETTING_TITLES if x in set(rounds_of["sett
 # %% tags=["remove-input"]
 renewal = feature_errors.load_renewal()
 renewal_means = feature_errors.summarise_renewal(renewal)
-fold_table("Errors of strata made once and of renewed strata (MD: 1)", ch09.tabulate_renewal(renewal_means))
+fold_table(
+    "Errors of strata made once and of renewed strata (MD: 1)", ch09.tabulate_renewal(renewal_means)
+)
 
 # %% tags=["remove-cell"]
 ratios = ch09.compare_renewal(renewal_means)
@@ -516,7 +521,10 @@ duels = least_variance_results.compare_with_rivals(races)
 certain = duels["holm"] < 0.05
 glue_values("ch9", duels=len(duels), better=int((certain & (duels["low"] > 0)).sum()))
 glue_values("ch9", worse=int((certain & (duels["high"] < 0)).sum()))
-fold_table("Points of least-variance strata above each rival, with 95 % intervals", ch09.tabulate_comparisons(duels))
+fold_table(
+    "Points of least-variance strata above each rival, with 95 % intervals",
+    ch09.tabulate_comparisons(duels),
+)
 
 # %% [markdown]
 # ```{provenance} Table

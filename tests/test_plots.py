@@ -195,7 +195,7 @@ def test_printed_accuracies_stand_beside_ours_with_their_intervals(table_of_chap
     assert (mean["as written"] < high["as written"]).all()
     printed = {"here": {"fedsts": 50.0}, "there": {"fedsts": 9.0}}
     figure = ch05.draw_fig_3(printed, {"here": runs, "there": runs})
-    first, second, *_ = figure.axes
+    second = figure.axes[1]
     (legend,) = figure.legends
     assert [t.get_text() for t in legend.get_texts()] == ["printed", "as written"]
     assert [bar.get_width() for bar in second.containers[0]] == [9.0]

@@ -582,7 +582,9 @@ def run_means(
             runs = all_runs.dropna()
             if len(runs) < len(all_runs):
                 # A text whose neighbour on the left has one, too, stands higher where no mean is in its way.
-                higher = not len(runs) and 0 in [diverged[k][2] for k in diverged if 0 < x - k < 1.5]
+                higher = not len(runs) and 0 in [
+                    diverged[k][2] for k in diverged if 0 < x - k < 1.5
+                ]
                 text = f"{len(all_runs) - len(runs)} of {len(all_runs)}\ndiverged"
                 diverged[x] = text, colour, 24 * higher
             ax.plot([x] * len(runs), runs, "_", color=colour, ms=6, alpha=0.5)
