@@ -27,7 +27,7 @@
 # ridge regression from sums that each client sends once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design ends at {glue:text}`ch10_closed_ridge_best:.1f` %. The sums are {glue:text}`ch10_closed_ridge_megabytes:.0f` MB, and a run of MD
 # sends {glue:text}`ch10_closed_ridge_budget:.0f` MB ([all five tasks](closed-form)).
 #
-# You have a federation to run, and every method of this book promises a better model. Which one should you take, and when does it matter at all? Here is what to do, the cheapest step first.
+# You have a federation to run, and every method of this book promises a better model. Here is what to do, the cheapest step first.
 #
 # 1. **Tune the learning rate.** On CIFAR-10 features it takes {term}`MD sampling <md>` from {glue:text}`ch10_rate_small_accuracy:.1f` % at rate {glue:text}`ch10_rate_small:g` to
 #    {glue:text}`ch10_rate_accuracy:.1f` % at rate {glue:text}`ch10_rate:g`. There no design adds a tenth of that.
@@ -53,7 +53,7 @@ from IPython.display import display
 from companion import chapters, check
 from companion.pages import decision_tree, plots, saved_bytes
 from companion.pages.prose import expect, glue_figure, glue_values, table
-from companion.runs import closed_form_heads, comparison
+from companion.runs import closed_form_heads, comparison, fine_tuning
 from fedstas.sim.rng import stream
 
 s = chapters.settings("10_which_design", globals())
@@ -126,11 +126,22 @@ expect("less than a tenth of what a run of MD sends", closed["cheap"])
 expect("on CIFAR-100 features and with a thousand clients only", closed["within"])
 expect("on CIFAR-10 features at 0.1 it is then behind MD", closed["behind within"])
 
+# %% tags=["remove-cell"]
+tuned = fine_tuning.compute_outcomes(fine_tuning.load(), outcomes)
+glue_values("ch10", **saved_bytes.compute_fine_tuning_numbers(tuned))
+from_heads = saved_bytes.check_fine_tuning(tuned)
+expect("adds less than a point on the images", from_heads["tuned images"])
+expect(
+    "such runs end above the best design that starts from the seed's model",
+    from_heads["tuned best"],
+)
+expect("loses on newsgroups, although it gains", from_heads["tuned author"])
+expect("level with the best design", from_heads["tuned level"])
+
 # %% [markdown]
 # ## How much is saved, and how much is there to win?
 #
-# The strata save a third of the bytes on one of eight tasks, a fifth on another, at most a tenth on a third, and perhaps a twentieth on MNIST; on the other four they save nothing that ten seeds can see. The picture shows what a practitioner chooses between: two designs that ask each client one question
-# before the first round, and two that ask for nothing.
+# The picture shows what a practitioner chooses between: two designs that ask each client one question before the first round, and two that ask for nothing.
 #
 # ```{glue:figure} ch10_summary
 # :name: fig-ch10-saved
@@ -145,13 +156,18 @@ expect("on CIFAR-10 features at 0.1 it is then behind MD", closed["behind within
 # :recorded: comparison
 # ```
 #
-# The tasks are ones that a practitioner meets. A hundred or a thousand clients fine-tune the last layer of a pretrained network on CIFAR-10 or on the twenty superclasses of CIFAR-100. The
-# 113 authors of at least ten posts each classify posts of 20 Newsgroups. The 642 speaking roles of Shakespeare predict the next character. MNIST and Fashion-MNIST with a small perceptron are there because everybody
-# knows them. Each method has the learning rate and the schedule that are best for its average, chosen on a validation split by seeds that serve nothing else; then ten seeds, or twenty for newsgroups, decide.
-# Rules and reasons stand in the {doc}`protocol <../comparison>`, which was committed before the runs.
+# A hundred or a thousand clients fine-tune the last layer of a pretrained network on CIFAR-10 or on the twenty superclasses of CIFAR-100. The 113 authors of at least ten posts classify posts of 20 Newsgroups, and the 642 speaking
+# roles of Shakespeare predict the next character. MNIST and Fashion-MNIST, with a small perceptron, are there because everybody knows them. Each method has the learning rate and the schedule that are best for its average, chosen on a
+# validation split by seeds that serve nothing else; then ten seeds, or twenty for newsgroups, decide. The {doc}`protocol <../comparison>` was committed before the runs.
 #
-# There is little to win in most tasks. On CIFAR-10 features with a thousand clients not even all clients together end half a point above averaged MD. On CIFAR-10 features at 0.01
-# strata of least variance take nearly all that there is. On newsgroups they take {glue:text}`ch10_second_author_share:.0f` % of {glue:text}`ch10_second_author_headroom:.1f` points.
+# (where-nothing-helps)=
+#
+# **There is little to win in most tasks, and where MD is good already nothing helps.** On CIFAR-10 features with a thousand clients not even all clients together end half a point above averaged MD. On CIFAR-10 features at 0.01
+# strata of least variance take nearly all that there is, and on newsgroups they take {glue:text}`ch10_second_author_share:.0f` % of {glue:text}`ch10_second_author_headroom:.1f` points. In four settings, CIFAR-10 and CIFAR-100 features at
+# 0.1, a thousand clients, and Shakespeare, they need {glue:text}`ch10_second_same_low:.2f` to {glue:text}`ch10_second_same_high:.2f` times the bytes of MD, each with one in its interval.
+#
+# **If you stop early, the strata are worth more.** Early in a run the strata lead on CIFAR-10 features, newsgroups and MNIST, at a quarter of the budget by {glue:text}`ch10_second_mnist_early` points on MNIST and
+# {glue:text}`ch10_second_cifar10_features_0_01_early` on CIFAR-10 features at 0.01. On Shakespeare the strata are behind at a quarter of the budget, by {glue:text}`ch10_second_shakespeare_early` points.
 #
 # (how-sure)=
 #
@@ -161,11 +177,12 @@ expect("on CIFAR-10 features at 0.1 it is then behind MD", closed["behind within
 # (closed-form)=
 # ## Do you need to train at all?
 #
-# Not if your model is a linear layer on features that stay fixed. Then each client can send sums over its examples once, and the server computes a head from them. *FedNCM* {cite:p}`legate2023guiding` asks for the sum of the features of each
-# class and makes a head of the class means. *Fed3R* {cite:p}`fani2024accelerating` asks for the features' second moments too and solves a ridge regression of the labels, whose penalty we chose on the validation split. Sums over clients are
-# sums over their pooled data, so neither head depends on who holds what. The table has what is reached when all clients have answered, and by ridge regression within the megabytes of MD's run.
+# Not if your model is a linear layer on features that stay fixed. Then each client can send sums over its examples once, from which the server computes a head. *FedNCM* {cite:p}`legate2023guiding` asks for the sum of the features of each
+# class and makes a head of the class means. *Fed3R* {cite:p}`fani2024accelerating` asks for their second moments too and solves a ridge regression of the labels, whose penalty we chose on the validation split. Sums over clients are
+# sums over their pooled data, so neither head depends on who holds what. The table has what is reached when all clients have
+# answered, and by ridge regression within the megabytes of MD's run.
 
-# %% tags=["remove-input"]
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show all five tasks", "code_prompt_hide": "Hide the five tasks"}
 table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 
 # %% [markdown]
@@ -180,12 +197,23 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # at {glue:text}`ch10_closed_ridge_author:.1f` %. Which of the two is better we know from the test set; you would have to try both on a validation split that is like your test set.
 #
 # Three cautions. Sums work under secure aggregation, but our count lets a client send the triangular factor of its second moments, which is smaller and cannot be summed. Second moments of few examples say much about them, more than an update of the
-# head does. And as soon as more than the last layer is trained, such a head is a start at best; we have not recorded fine-tuning from one. `fedstas.closed_form` has both heads, and `fedstas closed-form` makes the table again.
+# head does. And as soon as more than the last layer is trained, such a head is a start at best. `fedstas.closed_form` has both heads, and `fedstas closed-form` makes the table again.
+
+# %% [markdown]
+# (fine-tuning)=
+#
+# **Does it help to train on from such a head?** MD and strata of least variance trained a hundred rounds from the head of all clients, with a scale and a rate chosen on the validation split. That adds less than a point on the images: MD ends {glue:text}`ch10_tuned_cifar10_features_over_head` points above the ridge head on
+# CIFAR-10 features, for {glue:text}`ch10_tuned_cifar10_features_megabytes:.0f` MB more, and {glue:text}`ch10_tuned_cifar100_coarse_features_over_head` on CIFAR-100 features. There such runs end above the best design that starts from the seed's model, as the head does without training.
+# It loses on newsgroups, although it gains {glue:text}`ch10_tuned_newsgroups_validation:.1f` points on the validation split: MD ends {glue:text}`ch10_tuned_newsgroups_over_head` points from the class means, level with the best design. So hold out data that are like those of deployment before you train on.
+#
+# ```{provenance} These numbers
+# :recorded: fine-tuning
+# ```
 #
 # (which-one-then)=
 # ## Which questions decide?
 #
-# After the question on the last layer there are four. Answer them for your federation: each advice comes with what it gained and cost in our runs.
+# After the question on the last layer there are four. Click through them for your federation: each advice comes with what it gained and cost in our runs.
 #
 # ```{glue:figure} ch10_tree
 # :name: fig-ch10-tree
@@ -204,36 +232,36 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 #
 # (which-tune)=
 #
-# **1. Have you tuned the learning rate with MD, at the number of participants that you will ask?** If not, do that first. A grid of three rates, extended while the best one lies at its end, is enough; but it costs a run for each rate, which our megabytes leave out, and best rates lie far apart, so do extend it.
+# **1. Have you tuned the learning rate with MD, at the number of participants that you will ask?** A grid of three rates is enough if you extend it while the best one lies at its end, since best rates lie far apart. Tuning costs a run for each rate, which our megabytes leave out.
 #
 # (which-average)=
 #
 # **2. Can you report an average of the server's models?** After each round keep a second model, $\bar{\boldsymbol w} \leftarrow 0.9\,\bar{\boldsymbol w} + 0.1\,\boldsymbol w$, which no client trains from, and deploy it. If you must deploy the last model and each client can answer question 3, take strata of least variance. Between last models they
 # save a fifth to a half on five of eight tasks, held with every seed: they need {glue:text}`ch10_second_fashion_mnist_raw_ratio` times MD's bytes on Fashion-MNIST, {glue:text}`ch10_second_cifar10_features_raw_ratio` on CIFAR-10 features,
-# and nothing on Shakespeare is saved, where they end {glue:text}`ch10_second_shakespeare_raw_points` points from MD. The rates are those of the averages, though, which are large ones, so that last models scatter. If you can average, go on.
+# and nothing on Shakespeare is saved, where they end {glue:text}`ch10_second_shakespeare_raw_points` points from MD. The rates are those of the averages, though, which are large ones, so that last models scatter.
 #
 # (which-ask)=
 #
 # **3. Can each client answer one question before the first round, and is the server allowed to see the answer?** If not, take MD, or clustered sampling by similarity if the server may see single updates. *Clustered by similarity* asks for nothing, and is within half a point of MD at the end on six of the seven tasks where it ran. It saves at most a quarter of the bytes on Fashion-MNIST and none that we can see elsewhere,
-# if everybody answers; but the server must see single updates. *HiCS-FL* is ahead on newsgroups and far behind on CIFAR-10 features at 0.01 and on Fashion-MNIST.
+# if everybody answers. *HiCS-FL* is ahead on newsgroups and far behind on CIFAR-10 features at 0.01 and on Fashion-MNIST.
 #
 # (which-unlike)=
 #
-# **4. How many participants has a round, and how heterogeneous are the clients? Do rounds of MD miss classes altogether?** Then take strata of least variance. Their cost is 256 bytes a client, once. Label counts with Laplace noise ($\varepsilon = 1$ for one example) do as well as the sketch where everybody answers.
-# In our runs a round asked ten of a hundred clients, and at concentration 0.01 it missed a class or more; we have not measured where the line is. If the clients are similar or many, the strata save nothing that ten seeds can see, and on Shakespeare they cost a third of a point early: take MD.
+# **4. How many participants has a round, and how heterogeneous are the clients? Do rounds of MD miss classes altogether?** Then take strata of least variance, for 256 bytes a client, once. Label counts with Laplace noise ($\varepsilon = 1$ for one example) do as well as the sketch where everybody answers.
+# In our runs a round asked ten of a hundred clients, and at concentration 0.01 it missed a class or more; we have not measured where the line is. If the clients are similar or many, take MD.
 #
 # ```{provenance} The rule
 # :recorded: comparison
 # ```
 #
-# The names for `--method`, in the order of the questions: `md`, `fedstas-least-variance`, `clustered-similarity`, and `"fedstas-least-variance features=labels epsilon=1"`. {doc}`10b_own_loop` puts a design into your own training loop,
-# and {doc}`10a_own_data` runs the simulator on your own data.
+# The names for `--method`: `md`, `fedstas-least-variance`, `clustered-similarity`, and `"fedstas-least-variance features=labels epsilon=1"`. {doc}`10b_own_loop` puts a design into your own training loop, and {doc}`10a_own_data` runs the
+# simulator on your own data.
 #
 # ## What does a design cost?
 #
 # A design that asks for nothing, or once for 64 numbers or label counts, sends at most {glue:text}`ch10_second_sent_little:.2f` times the megabytes of MD in equal rounds. FedSTS, FedSTaS, SCAFFOLD and power of choice, which ask for more
-# in every round or every ten rounds, send {glue:text}`ch10_second_sent_low:.1f` to {glue:text}`ch10_second_sent_high:.1f` times as much. The table has what each design asks for, sends and computes. Where two numbers stand, they are the smallest and the
-# largest over the planned settings in which the design ran. MD may draw a client twice, and sends less then.
+# in every round or every ten rounds, send {glue:text}`ch10_second_sent_low:.1f` to {glue:text}`ch10_second_sent_high:.1f` times as much. The table has what each design asks for, sends and computes: where two numbers stand, the smallest and the
+# largest over the planned settings. MD may draw a client twice, and sends less then.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the costs of all designs", "code_prompt_hide": "Hide the costs"}
 table(saved_bytes.tabulate_costs(planned))
@@ -244,27 +272,18 @@ table(saved_bytes.tabulate_costs(planned))
 # ```
 #
 # Two costs are not in the table. A design that asks a question sees the answer, so it does not work under secure aggregation, and neither does one that looks at single updates. And a round that asks all
-# clients waits for the slowest of them. To train with all clients needs two and a half times the bytes of MD or more for the same accuracy: it shows what could be won, and is no rival.
-#
-# (where-nothing-helps)=
-# ## Where does nothing help?
-#
-# Where MD is good already. Between averaged models the ratio of bytes lies between {glue:text}`ch10_second_same_low:.2f` and {glue:text}`ch10_second_same_high:.2f` in four settings, each with one in its interval: CIFAR-10 and CIFAR-100 features at
-# concentration 0.1, a thousand clients, and Shakespeare. On Shakespeare the strata are behind at a quarter of the budget, by {glue:text}`ch10_second_shakespeare_early` points.
-#
-# Early in a run the strata lead on CIFAR-10 features, newsgroups and MNIST, at a quarter of the budget by {glue:text}`ch10_second_mnist_early` points on MNIST and {glue:text}`ch10_second_cifar10_features_0_01_early` on CIFAR-10 features at 0.01. So if you stop early, they are worth more.
+# clients waits for the slowest. To train with all clients needs two and a half times the bytes of MD or more for the same accuracy, so it is no rival.
 #
 # ## What if clients do not answer?
 #
-# We let 10 or 30 % of the drawn clients be silent, each by itself, and divided the weights of the others by the probability of answering. Every method was tuned for that. (The loop of {doc}`10b_own_loop` lets the other participants stand for a silent one, which is another remedy and was not measured here.)
-# On newsgroups the strata from sketches save as much as without silence: they need {glue:text}`ch10_second_few_silent_ratio` times MD's bytes with 10 % silence, which is sure after the correction. With as few silent clients, strata from label counts and clustered sampling by similarity
+# We let 10 or 30 % of the drawn clients be silent, each by itself, and divided the weights of the others by the probability of answering; every method was tuned for that. (The loop of {doc}`10b_own_loop` lets the other participants stand for a silent one, which is another remedy and was not measured here.)
+# With 10 % silence on newsgroups the strata from sketches save as much as without: they need {glue:text}`ch10_second_few_silent_ratio` times MD's bytes, which is sure after the correction. Strata from label counts and clustered sampling by similarity
 # ask for less or for nothing, and these two save nearly as much as the sketch.
 #
 # At the end of the budget, strata from sketches are ahead of MD with 30 % silence, too: {glue:text}`ch10_second_silent_ratio` times the bytes, and {glue:text}`ch10_second_silent_points` points. At a quarter of the budget they are not. Strata from label counts, and clustered sampling by similarity, then end two to four points behind MD, by
 # {glue:text}`ch10_second_silent_labels` and {glue:text}`ch10_second_silent_similarity`. That may be their rates, not their strata: tuning chose {glue:text}`ch10_second_silent_labels_rate:g` for both, {glue:text}`ch10_second_silent_md_rate:g` for MD and
-# {glue:text}`ch10_second_silent_sketch_rate:g` for the sketch, and for label counts it hardly told 1 from 3. So we do not count this as a difference of designs.
-#
-# On CIFAR-10 features the strata change as little as without silence: {glue:text}`ch10_second_few_silent_features` times MD's bytes with 10 % and {glue:text}`ch10_second_silent_features` with 30 %. The table has all ratios of bytes side by side.
+# {glue:text}`ch10_second_silent_sketch_rate:g` for the sketch, and for label counts it hardly told 1 from 3. So we do not count this as a difference of designs. On CIFAR-10 features the strata change as little as without silence:
+# {glue:text}`ch10_second_few_silent_features` times MD's bytes with 10 % and {glue:text}`ch10_second_silent_features` with 30 %.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the ratios", "code_prompt_hide": "Hide the ratios"}
 table(saved_bytes.tabulate_silence(against_md))
@@ -274,13 +293,19 @@ table(saved_bytes.tabulate_silence(against_md))
 # :recorded: comparison
 # ```
 #
-# ## How is a ratio computed?
+# ## What does each cell say?
 #
-# Seed by seed, since MD and the design share the partition, the first model and all draws of the data. The ratio of megabytes is averaged as a logarithm. The interval is Student's; resampling the pairs is another way to
-# form one, without a normal law:
+# The first table says how many runs of each setting are recorded, and the second has all cells of averaged models. A rate with † lies at an end of the rates that were tried. A ratio is formed seed by seed, since MD and the design
+# share the partition, the first model and all draws of the data, and averaged as a logarithm. The interval is Student's; the code below resamples the pairs instead.
+
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show what is recorded", "code_prompt_hide": "Hide what is recorded"}
+table(saved_bytes.list_missing(outcomes, settings))
+
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the cells", "code_prompt_hide": "Hide the cells"}
+table(saved_bytes.tabulate(outcomes, settings))
 
 
-# %% tags=["hide-input"] mystnb={"code_prompt_show": "Show the code", "code_prompt_hide": "Hide the code"}
+# %% tags=["hide-cell"] mystnb={"code_prompt_show": "Show an interval by resampling", "code_prompt_hide": "Hide the interval by resampling"}
 def ratios(arm, setting, model="average"):
     """Return, by seed, the megabytes to MD's accuracy relative to MD's."""
     rows = outcomes[outcomes["setting"] == setting]
@@ -301,21 +326,6 @@ for name in ("cifar10-features-0.01", "newsgroups"):
     mean, low, high = resampled_interval(ratios("least-variance", name), rng)
     print(f"{settings[name].title}: {mean:.2f} ({low:.2f} to {high:.2f})")
 
-# %% [markdown]
-# ```{provenance} These numbers
-# :recorded: comparison
-# ```
-#
-# ## What does each cell say?
-#
-# The first table says how many runs of each setting are recorded, and the second has all cells of averaged models. A rate with † lies at an end of the rates that were tried.
-
-# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show what is recorded", "code_prompt_hide": "Hide what is recorded"}
-table(saved_bytes.list_missing(outcomes, settings))
-
-# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the cells", "code_prompt_hide": "Hide the cells"}
-table(saved_bytes.tabulate(outcomes, settings))
-
 # %% tags=["remove-input"]
 display(
     saved_bytes.offer_download(outcomes, "outcomes.csv"),
@@ -327,19 +337,14 @@ display(
 # :recorded: comparison
 # ```
 #
-# The files have one row for each run and model, and one for each comparison with MD.
-#
-# Any cell can be made again, and a design of your own enters any setting by one command. Write a class with one method `draw`, as in {doc}`../teaching/project`. The quickest setting is newsgroups:
+# The files have one row for each run and model, and one for each comparison with MD. Any cell can be made again, and a design of your own enters any setting by one command: write a class with one method `draw`, as in
+# {doc}`../teaching/project`. The quickest setting is newsgroups:
 #
 # ```bash
 # fedstas arena --edition 2 --setting newsgroups my_design.py
 # ```
 #
-# ## What was done otherwise?
-#
-# The runs differ from the plan in six points.
-#
-# ````{dropdown} The six points
+# ````{dropdown} The six points in which the runs differ from the plan
 # - **Schedules.** At first only the better of the two schedules had its grid of rates extended. Both have now, and no arm's choice changed.
 # - **Runs that diverge before they are evaluated** were not counted at first, so that a rate which diverges did not end a grid. They count as a guess since, as the protocol says.
 # - **Machines.** Most runs of CIFAR-10 with 0.01, of CIFAR-100, of a thousand clients, of Shakespeare and of MNIST were made on another machine than the rest, those of all clients and of MNIST on a GPU (the records name the
@@ -361,14 +366,13 @@ display(
 #
 # - Ask first whether rounds are needed: on frozen features, a head from sums that each client sends once was better than any design.
 # - Tune, then average, and only then choose clients: on CIFAR-10 features and MNIST most of what a design gains on a last model is gained by an average, too, for nothing.
-# - A comparison needs a currency and a tuned rate for everyone. Without them it rewards whom the common rate suits, and dear rounds.
-# - A gain has a price. Designs that ask many clients again and again pay it in rounds that they cannot run.
-# - An interval that holds both a gain and a loss of one point is no answer, and we say so.
+# - A comparison needs a currency, a tuned rate for everyone, and intervals. Without them it rewards whom the common rate suits, and dear rounds.
 #
 # ## Exercises
 #
 # ```{exercise-start} What an interval says
 # :label: ex-ch10-verdict
+# :class: dropdown
 # ```
 # Level 1. Write `verdict(low, high)`: *better*, *no worse*, *worse* or *we do not know*, where one point matters. `check.answer("which_design/verdict", verdict)`
 # ```{exercise-end}
@@ -400,6 +404,7 @@ check.answer("which_design/verdict", verdict)
 # %% [markdown]
 # ```{exercise-start} Where a budget ends
 # :label: ex-ch10-budget
+# :class: dropdown
 # ```
 # Level 2. Write `spent(megabytes, accuracy, budget)`: the accuracy of a run where its budget ends, if lines join the evaluations, ten classes are guessed at 0 MB, and
 # a run stands still past its end. `check.answer("which_design/at-budget", spent)`
@@ -428,6 +433,7 @@ check.answer("which_design/at-budget", spent)
 # %% [markdown]
 # ```{exercise-start} The order turns round
 # :label: ex-ch10-turned
+# :class: dropdown
 # ```
 # Level 3. Find two learning curves (accuracies after rounds 1, 2, …), the megabytes of a round of each, and a budget, so that the first leads after equal rounds
 # and the second at equal megabytes. `check.answer("which_design/turned", ((first, second), (price, price), budget))`

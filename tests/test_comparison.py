@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from companion.pages import saved_bytes
-from companion.runs import closed_form_heads, comparison
+from companion.runs import closed_form_heads, comparison, fine_tuning
 from fedstas.errors import InputError
 
 SMALL = """
@@ -330,3 +330,21 @@ def test_each_sentence_on_heads_in_closed_form_is_checked(key, head, change, out
     for column, added in change.items():
         heads.loc[heads["head"] == head, column] += added
     assert not saved_bytes.check_closed_form(heads, outcomes)[key]
+
+
+@pytest.mark.parametrize(
+    ("key", "setting", "column", "added"),
+    [
+        ("tuned images", "cifar10-features", "over_head_low", -1.0),
+        ("tuned images", "cifar100-coarse-features", "over_head", 1.0),
+        ("tuned best", "cifar10-features", "over_best_low", -2.0),
+        ("tuned author", "newsgroups", "over_head_high", 2.0),
+        ("tuned author", "newsgroups", "over_head_validation", -2.0),
+        ("tuned level", "newsgroups", "over_best_low", 2.0),
+    ],
+)
+def test_each_sentence_on_training_from_a_head_is_checked(key, setting, column, added, outcomes):
+    tuned = fine_tuning.compute_outcomes(fine_tuning.load(), outcomes)
+    assert saved_bytes.check_fine_tuning(tuned)[key]
+    tuned.loc[tuned["setting"] == setting, column] += added
+    assert not saved_bytes.check_fine_tuning(tuned)[key]

@@ -11,7 +11,7 @@ from IPython.display import Markdown
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from companion.runs import closed_form_heads, comparison, statistics
+from companion.runs import closed_form_heads, comparison, fine_tuning, statistics
 from companion.runs.comparison import Setting
 from companion.runs.records import Record
 
@@ -109,7 +109,7 @@ def draw_summary(table: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
         styles,
         reference=1,
         spread=0.66,
-        height=0.55 * len(names),
+        height=0.48 * len(names),
         xlabel="megabytes to MD's accuracy (MD = 1)",
     )
     plots.legend(figure, {LABELS[arm]: style for arm, style in SUMMARY.items()}, columns=1)
@@ -204,7 +204,7 @@ def tabulate_closed_form(
     closed = heads.groupby(["setting", "head"])[["large", "megabytes", "within"]].mean()
     rows = []
     for name in [name for name in settings if name in set(heads["setting"])]:
-        row = {"setting": settings[name].title}
+        row = {"setting": SHORT_TITLES[name]}
         for arm in ("md", RECOMMENDED):
             row[LABELS[arm]] = format_cell(*means.loc[(name, arm)])
         for head in (closed_form_heads.MEANS, closed_form_heads.RIDGE):
@@ -438,6 +438,43 @@ def check_closed_form(heads: pd.DataFrame, table: pd.DataFrame) -> dict[str, boo
             (ridge.loc[s, "within"] > best[s]) == (s in (TWENTY, THOUSAND)) for s in images
         ),
         "behind within": bool(ridge.loc[FEATURES, "within"] < md[FEATURES]),
+    }
+
+
+def compute_fine_tuning_numbers(tuned: pd.DataFrame) -> dict[str, str | float]:
+    """Compute what chapter 10 says of MD that trains from a head, for `glue_values`.
+
+    Args:
+        tuned: as `fine_tuning.compute_outcomes` returns it.
+    """
+    numbers: dict[str, str | float] = {}
+    for _, row in tuned[tuned["arm"] == "md"].iterrows():
+        key = f"tuned_{row['setting'].replace('-', '_')}"
+        for other in ("head", "best"):
+            low, high = row[f"over_{other}_low"], row[f"over_{other}_high"]
+            numbers[f"{key}_over_{other}"] = statistics.format_interval(
+                row[f"over_{other}"], low, high, "+.1f"
+            )
+        numbers[f"{key}_validation"] = row["over_head_validation"]
+        numbers[f"{key}_megabytes"] = row["megabytes_of_rounds"]
+    return numbers
+
+
+def check_fine_tuning(tuned: pd.DataFrame) -> dict[str, bool]:
+    """Check what chapter 10 says of training from a head, by sentence; `tuned` as in `compute_fine_tuning_numbers`."""
+    by_author = tuned[tuned["setting"] == BY_AUTHOR]
+    images = tuned[tuned["setting"] != BY_AUTHOR]
+    everything = set(fine_tuning.HEADS) == set(tuned["setting"])
+    everything &= len(tuned) == len(fine_tuning.HEADS) * len(fine_tuning.ARMS)
+    return {
+        "tuned images": everything
+        and bool((images["over_head_low"] > 0).all() and (images["over_head"] < 1).all()),
+        "tuned best": everything and bool((images["over_best_low"] > 0).all()),
+        "tuned author": everything
+        and bool((by_author["over_head_high"] < 0).all())
+        and bool((by_author["over_head_validation"] > 3).all()),
+        "tuned level": everything
+        and bool(((by_author["over_best_low"] < 0) & (by_author["over_best_high"] > 0)).all()),
     }
 
 

@@ -248,10 +248,11 @@ def compute_outcomes(table: pd.DataFrame, outcomes: pd.DataFrame) -> pd.DataFram
         outcomes: as `comparison.outcomes` returns it, of all settings.
 
     Returns:
-        A row per setting and arm: `seeds`, mean accuracies in per cent of the `head` and of the averaged model (`tuned`),
+        A row per setting and arm that has all its seeds: `seeds`, mean accuracies in per cent of the `head` and of the averaged model (`tuned`),
         the `lr`, the `best` design of the comparison after equal rounds, all clients aside; the points over the head
-        (`over_head`) and over that design (`over_best`), each with its interval (`_low`, `_high`); the megabytes of
-        head and rounds together, `megabytes`.
+        (`over_head`) and over that design (`over_best`), each with its interval (`_low`, `_high`); the points over the
+        head on the validation split, where the rate was chosen (`over_head_validation`); and the mean megabytes of the
+        rounds (`megabytes_of_rounds`), and of the head's sums and the rounds together (`megabytes`).
     """
     rows = []
     averaged = outcomes[
@@ -259,6 +260,8 @@ def compute_outcomes(table: pd.DataFrame, outcomes: pd.DataFrame) -> pd.DataFram
     ]
     for (setting, arm), part in table.groupby(["setting", "arm"], sort=False):
         runs = part[part["seed"].isin(SEEDS)].set_index("seed")
+        if len(runs) < len(SEEDS):
+            continue
         rounds = averaged[averaged["setting"] == setting].pivot(
             index="seed", columns="arm", values="rounds"
         )
@@ -271,6 +274,9 @@ def compute_outcomes(table: pd.DataFrame, outcomes: pd.DataFrame) -> pd.DataFram
             paired = statistics.paired_difference(tuned, other)
             row |= {f"over_{key}": paired.mean, f"over_{key}_low": paired.low}
             row[f"over_{key}_high"] = paired.high
+        chosen = part[part["seed"].isin(TUNING_SEEDS) & (part["lr"] == row["lr"])]
+        row["over_head_validation"] = 100 * (chosen["average"] - chosen["of_head"]).mean()
+        row["megabytes_of_rounds"] = runs["megabytes"].mean()
         row["megabytes"] = (runs["megabytes"] + runs["megabytes_of_head"]).mean()
         rows.append(row)
     return pd.DataFrame(rows)
