@@ -59,7 +59,7 @@ def test_the_code_has_the_number_of_lines_in_the_title():
 
 
 def test_the_page_explains_lines_3_to_16_of_algorithm_3_in_order():
-    ranges = re.findall(r"^Lines? (\d+)(?: to (\d+))?:", PAGE, re.M)
+    ranges = re.findall(r"^(?:In l|L)ines? (\d+)(?: to (\d+))? ", PAGE, re.M)
     numbers = [
         int(n) for pair in ranges for n in (range(int(pair[0]), int(pair[1] or pair[0]) + 1))
     ]
