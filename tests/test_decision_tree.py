@@ -120,6 +120,8 @@ def show(chromium, tmp_path, nodes):
 def test_answers_stay_in_sight_and_each_can_be_changed(show, nodes):
     with show() as run:
         assert run("return steps();") == [nodes["linear"].text]
+        unused = "return [...document.querySelectorAll('[aria-disabled=true]')].map((b) => b.textContent);"
+        assert run(unused) == ["One answer back", "Start again"]
         run("['no', 'no', 'Then go on', 'yes', 'yes', 'few'].forEach(press);")
         path = ["linear", "tuned", "tune", "average", "ask", "unlike", "strata"]
         assert run("return steps();") == [nodes[key].text for key in path]

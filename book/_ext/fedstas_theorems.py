@@ -71,11 +71,9 @@ def statement(app, here: str, page: str, node) -> list[nodes.Node]:
 
 
 def chapter(app, here: str, page: str) -> list[nodes.Node]:
-    """The chapter's number as a link that says its title when pointed at; parts have theirs in the title."""
+    """The chapter's title, as a link."""
     title = app.env.titles[page].astext()
-    number = app.env.toc_secnumbers.get(page, {}).get("", ())
-    words = ".".join(map(str, number)) or title.partition(". ")[0]
-    link = make_refnode(app.builder, here, page, "", nodes.inline("", words), title)
+    link = make_refnode(app.builder, here, page, "", nodes.inline("", title))
     return [nodes.paragraph("", "", link)]
 
 

@@ -59,7 +59,7 @@ fedstasExplorer.add("allocation", (tools, data) => {
       const kinds = { printed: "written", rounded: "law", optimal: "should" };
       const top = Math.max(1, ...shown.map((name) => Math.max(0, ...(found[name].draws || []))));
       const words = shown.map((name) => name + " " + (found[name].draws ? found[name].draws.map((v) => number(v, 1)).join(", ") : "0/0"));
-      const p = plane(figure, "Seats of each stratum: " + words.join("; "), [0, count], [0, top * 1.1],
+      const p = plane(figure, "Participants of each stratum: " + words.join("; "), [0, count], [0, top * 1.1],
         { ticksX: false, y: "participants m\u2095", left: 34 });
       n.forEach((_, h) => {
         const wide = (p.px(h + 1) - p.px(h)) * 0.26;
@@ -86,7 +86,7 @@ fedstasExplorer.add("allocation", (tools, data) => {
       });
 
       const said = [], rounded = found.rounded.draws, printed = found.printed.draws;
-      const names = (list) => (list.length > 1 ? "strata " : "stratum ") + list.map((h) => h + 1).join(", ");
+      const names = (list) => (list.length > 1 ? "strata " : "stratum ") + list.map((h) => h + 1).join(", ").replace(/, (\d+)$/, " and $1");
       if (!printed) said.push("All spreads are 0: eq. 3.5 is 0/0, and every allocation is optimal.");
       else {
         const none = n.map((_, h) => h).filter((h) => rounded[h] === 0);

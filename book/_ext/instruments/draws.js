@@ -85,7 +85,7 @@ fedstasExplorer.add("draws", (tools, data) => {
       p.line(cx - 6, cy, cx + 6, cy, "cross");
       p.line(cx, cy - 6, cx, cy + 6, "cross");
       p.finish();
-      line.innerHTML = `exactly ${two(exact[i])}<br>${rounds ? `measured ${two(measured(i))}` : "\u2013"}`;
+      line.innerHTML = `exactly ${two(exact[i])}<br>${rounds ? `measured ${two(measured(i))}` : "no round yet"}`;
     }
 
     function show() {

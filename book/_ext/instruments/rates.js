@@ -63,9 +63,9 @@ fedstasExplorer.add("rates", (tools, data) => {
       const points = (v) => `${number(Math.abs(v), 1)} points ${v < 0 ? "less" : "more"}`;
       const [x, y] = [a, b].map((design) => accuracy(task, design, r, megabytes)), worst = accuracy(task, a, 0, megabytes);
       told.textContent = `After ${megabytes} MB at the rate ${rates()[r]}, ${NAMES[a]} reaches ${percent(x)} and ${NAMES[b]} ${percent(y)}, ${points(y - x)}. `
-        + `Each at its own best rate (the discs), it is ${percent(best[a][1])} at ${best[a][0]} and ${percent(best[b][1])} at ${best[b][0]}, ${points(best[b][1] - best[a][1])}. `
+        + `At its own best rate (the disc), ${NAMES[a]} reaches ${percent(best[a][1])} (rate ${best[a][0]}) and ${NAMES[b]} ${percent(best[b][1])} (rate ${best[b][0]}), ${points(best[b][1] - best[a][1])}. `
         + `Tuning alone takes ${NAMES[a]} from ${percent(worst)} at the rate ${rates()[0]} to ${percent(best[a][1])}. `
-        + `Means of ${data.tasks[task].seeds} runs; below ${low}\u00a0% a curve lies on the axis.`;
+        + `Each accuracy is a mean of ${data.tasks[task].seeds} runs, and what lies below ${low}\u00a0% is drawn on the axis.`;
     }
     return show;
   }

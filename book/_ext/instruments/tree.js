@@ -17,7 +17,7 @@ fedstasExplorer.add("tree", (tools, data) => {
     const path = make("ol", { class: "explorer-path" }, root), items = [];
     const acts = [["One answer back", () => back(answers.length - 1)], ["Start again", () => back(0)]];
     if (figure) acts.push(["Show the whole tree", toggle]);
-    const whole = buttons(root, acts)[2];
+    const [previous, again, whole] = buttons(root, acts);
     const told = make("p", { class: "explorer-told explorer-heard", role: "status" }, root);
     let answers = [];
     if (figure) {
@@ -42,6 +42,7 @@ fedstasExplorer.add("tree", (tools, data) => {
       while (same < answers.length && same < next.length && answers[same] === next[same]) same += 1;
       items.splice(same + 1).forEach(({ item }) => item.remove());
       answers = next;
+      [previous, again].forEach((button) => button.setAttribute("aria-disabled", String(!answers.length)));
       const keys = follow(answers);
       for (let at = items.length; at < keys.length; at += 1) items.push(append(data.nodes[keys[at]], at));
       items.forEach(({ choices }, at) => choices.forEach((choice, n) => choice.setAttribute("aria-pressed", String(answers[at] === n))));
