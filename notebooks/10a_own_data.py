@@ -304,7 +304,7 @@ glue_figure("ch10a_curves", ch10a.draw_curves(frame))
 #
 # ## Can you make a run again?
 #
-# Yes, while your files are where they were. A record holds the SHA-256 of each file, and from the record the run is made again, bit for bit. A changed
+# You can make a run again while your files are where they were. A record holds the SHA-256 of each file, and from the record the run is made again, bit for bit. A changed
 # file makes another run.
 
 # %%

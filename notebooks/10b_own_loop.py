@@ -68,7 +68,7 @@ s = chapters.settings("10b_own_loop", globals())
 # %% [markdown]
 # ## What does a whole loop look like?
 #
-# Here is one in numpy, with a linear model of small images of digits. The images are sorted by digit before they are dealt out, so most
+# Here is a whole loop in numpy, with a linear model of small images of digits. The images are sorted by digit before they are dealt out, so most
 # clients hold one or two digits. The file `examples/own_loop.py` is the same loop.
 
 # %%
@@ -118,7 +118,7 @@ for name in ("md", "clustered-similarity", "fedstas-least-variance"):
 # The three designs ran in the same loop, and only the name changed. One run of each design cannot decide which is better, so {doc}`10_which_design` compares
 # the designs over many runs.
 #
-# That page advises to average the server's models. In a loop this is one line after each round, `average = 0.9 * average + 0.1 * model`: no client trains from `average`, and `average` is what you deploy.
+# That page advises you to average the server's models. In a loop this is one line after each round, `average = 0.9 * average + 0.1 * model`: no client trains from `average`, and `average` is what you deploy.
 #
 # The simulator uses the same code, so it draws the same cohorts for the same seed and the same answers. Tests compare the two for fifteen methods.
 #

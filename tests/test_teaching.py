@@ -435,3 +435,7 @@ def test_a_table_keeps_trailing_zeros_and_prints_powers_of_ten():
     power = prose.table(pd.DataFrame({"a": ["7.9e-05", "at 1e-3"], "b": ["3e+04", "x"]})).data
     assert "| 7.9\u00a0·\u00a010⁻⁵" in power and "| 3\u00a0·\u00a010⁴" in power
     assert "| at 1e-3" in power
+    assert (
+        "| +1.5 (−0.5\u00a0to\u00a0+3.5)"
+        in prose.table(pd.DataFrame({"a": ["+1.5 (−0.5 to +3.5)"]})).data
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -176,7 +177,10 @@ class Page:
                 continue
             if section := SECTION.match(f"{block}\n"):
                 yield nodes.paragraph("", "", nodes.strong("", section[1]), classes=["api-section"])
-                entries = re.split(r"\n(?=\S)", inspect.cleandoc(section[2]))
+                body = textwrap.dedent(section[2]).strip()
+                entries = re.split(r"\n(?=\S)", body)
+                if not all(re.match(r"[\w`*, ]+:", entry) for entry in entries):
+                    entries = [body]  # one text, not an entry for each name
                 items = [nodes.list_item("", self.paragraph(e, module)) for e in entries]
                 yield nodes.bullet_list("", *items)
             elif all(line.startswith("    ") for line in block.splitlines()):

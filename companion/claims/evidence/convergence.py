@@ -92,8 +92,8 @@ def printed_terms(
     paper="journal",
     place="Theorem 2",
     kind="theory",
-    statement="The expected excess of the objective is at most three terms in 1/(mu T), less "
-    "O(omega^2/m) and O(chi^2/m).",
+    statement="The expected excess of the objective is at most three terms in 1/(μT), less "
+    "O(ω²/m) and O(χ²/m).",
     printed="the bound",
     chapter="04f_convergence#can-the-printed-bound-hold",
     meaning="is the right side of the bound at a large T, on four clients; the left side is not "
