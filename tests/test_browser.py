@@ -167,6 +167,31 @@ def test_formulas_are_typeset(chromium, site):
         assert page.evaluate("document.querySelectorAll('.math').length") <= page.evaluate(count)
 
 
+def test_a_formula_that_goes_on_fades_out_on_that_side(chromium, tmp_path):
+    style = (Path(__file__).parents[1] / "book" / "_static" / "book.css").read_text("utf-8")
+    formula = (
+        '<span class="math"><mjx-container style="white-space: nowrap">WORDS</mjx-container></span>'
+    )
+    wide, short = formula.replace("WORDS", "x + " * 200), formula.replace("WORDS", "x")
+    table = f"<table><tr><td>{wide}</td></tr></table>"
+    body = f'<div class="bd-content"><p>{wide}</p><p>{short}</p>{table}</div>'
+    (tmp_path / "page.html").write_text(f"<style>{style}</style>{body}", encoding="utf-8")
+    fades = """[...document.querySelectorAll("mjx-container")].map((n) => ["left", "right"].map((side) =>
+      parseFloat(getComputedStyle(n).getPropertyValue("--fade-" + side)) > 0))"""
+    scroll = "document.querySelector('mjx-container').scrollLeft ="
+    frame = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    with chromium.page(PHONE) as page:
+        page.open((tmp_path / "page.html").as_uri())
+        for place, expected in ((0, [False, True]), (300, [True, True]), (9999, [True, False])):
+            page.evaluate(f"{scroll} {place}; {frame}.then(() => 1)")
+            assert page.evaluate(fades) == [expected, [False, False], [False, False]]
+        # In a table it is whole, and the table scrolls.
+        assert (
+            page.evaluate("getComputedStyle(document.querySelector('td mjx-container')).overflowX")
+            == "visible"
+        )
+
+
 def test_the_search_needs_no_network(chromium, site):
     with chromium.page() as page:
         open_page(page, (site / "index.html").as_uri())

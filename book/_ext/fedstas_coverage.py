@@ -28,7 +28,9 @@ class Coverage(LedgerDirective):
         listed = nodes.bullet_list()
         for item in items:
             if item.state in ("partly", "not"):
-                text = self.text(f"{item.name} ({item.section}), {item.state}: {item.reason}.")
+                text = self.text(
+                    f"{item.name} ({item.section}) is {item.state} done: {item.reason}."
+                )
                 listed += nodes.list_item("", text)
         return [table_of(head, cells, "coverage"), listed]
 

@@ -55,8 +55,8 @@ def state_of_figure(claims: list[dict]) -> tuple[str, str]:
     if not missing:
         return "done", ""
     tried = sum(bool(claim["substitute"]) for claim in missing)
-    reason = f"claims: {len(claims)}, without runs on the paper's data: {len(missing)}"
-    reason += f", of these decided on a substitute: {tried}"
+    reason = f"runs on the paper's data are missing for {len(missing)} of its {len(claims)} claims"
+    reason += f"; a substitute decides {tried} of these"
     if tried < len(missing) or len(missing) < len(claims):
         return ("not" if tried == 0 and len(missing) == len(claims) else "partly"), reason
     return "substitute", reason
