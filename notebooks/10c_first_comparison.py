@@ -321,7 +321,7 @@ expect("about half of $N/m$ rounds of MD", all(0.45 < x < 0.6 for x in half), sh
 # ```
 #
 # There is a rule for the price of asking. One gradient of every client costs about half of $N/m$ rounds of MD. A participant receives a model and sends one. A client that
-# is only asked receives a model, and sends a gradient squeezed to a fraction of its size. With 100 clients, ten a round and equal sizes this is {glue:text}`ch10_asking:.0f` rounds; with 1,000 clients it is {glue:text}`ch10_asking_many:.0f`.
+# is only asked receives a model, and sends a gradient squeezed to a fraction of its size. With 100 clients, ten a round and equal sizes this is {glue:text}`ch10_asking:.1f` rounds; with 1,000 clients it is {glue:text}`ch10_asking_many:.1f`.
 #
 # Among many comparisons some differences arise by chance. Holm's correction counts all comparisons: the smallest of $k$ p-values is multiplied by $k$, the next by $k - 1$, and so on.
 

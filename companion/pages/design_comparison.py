@@ -301,9 +301,7 @@ def show_list(lines: Sequence[str]):
 def show_rerun(result: SettingResults, arm: str):
     """Return the command that makes one recorded run again, and the accuracy that it ends with."""
     run = result.rows[result.rows["arm"] == arm].query("seed == seed.min()").iloc[-1]
-    text = (
-        f"ends with an accuracy of {100 * run['test_accuracy']:.2f} % after round {run['round']}."
-    )
+    text = f"This run ends with an accuracy of {100 * run['test_accuracy']:.2f} % after round {run['round']}."
     return Markdown(f"```bash\n{rerun_command(result, arm, run['seed'])}\n```\n\n{text}")
 
 
