@@ -181,6 +181,17 @@ def _on_posts(method: str, seed: int, overrides: dict) -> Run:
     return Run("newsgroups", "natural", 0.01, method, seed, settings, **shape)
 
 
+def _on_titles(seed: int, network: str = "") -> list[Run]:
+    """Return runs of all methods on titles of Reuters, dealt to 100 clients by log-normal sizes."""
+    servers = {m: SERVER[network, m] for m in FEDOPT}
+    local = {"steps": 5, "lr": LR[network]}
+    shape = {"rounds": 30, "eval_every": 5, "sigma": USUAL_SIGMA, "network": network}
+    return [
+        Run("reuters-titles", "lognormal", 0.01, m, seed, local | o, **shape)
+        for m, o in _text_arms("reuters-titles", servers)
+    ]
+
+
 def real_text(profile: str) -> list[Run]:
     """Return the runs of the slides' table on real text, five seeds: titles in 30 rounds, posts in 100.
 
@@ -188,14 +199,20 @@ def real_text(profile: str) -> list[Run]:
     """
     if profile == "quick":
         return [_on_mnist(profile, m, 0, overrides=o) for m, o in _arms("mnist")[::2]]
-    servers = {m: SERVER["", m] for m in FEDOPT}
-    local, shape = {"steps": 5, "lr": LR[""]}, {"rounds": 30, "eval_every": 5, "sigma": USUAL_SIGMA}
     runs = []
     for seed in range(5 if profile == "paper" else 1):
-        for m, o in _text_arms("reuters-titles", servers):
-            runs.append(Run("reuters-titles", "lognormal", 0.01, m, seed, local | o, **shape))
+        runs += _on_titles(seed)
         runs += [_on_posts(m, seed, o) for m, o in _text_arms("newsgroups", POSTS_SERVER)]
     return runs
+
+
+def titles_by_transformer(profile: str) -> list[Run]:
+    """Return the runs of the slides' table on titles with the Transformer, five seeds, 30 rounds."""
+    if profile == "quick":
+        return [_on_mnist(profile, m, 0, overrides=o) for m, o in _arms("mnist")[::2]]
+    return [
+        run for s in range(5 if profile == "paper" else 1) for run in _on_titles(s, "transformer")
+    ]
 
 
 def text_rates(profile: str) -> list[Run]:
@@ -212,6 +229,7 @@ SWEEPS = {
     "imbalance": imbalance,
     "fedsampling-text": real_text,
     "fedsampling-text-rates": text_rates,
+    "fedsampling-text-transformer": titles_by_transformer,
     "fedsampling-topics": topics,
     "fedsampling-topics-rates": rates,
     "fedsampling-topics-ablations": topics_ablations,
