@@ -1,6 +1,7 @@
 """The sweeps of FedSampling's slides: their runs, that no run is in two sweeps, and the choice of learning rates."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,12 @@ def test_real_text_has_the_rows_of_the_slides_on_both_corpora_and_five_seeds():
         for seed in range(5)
         for row in rows
     )
+
+
+def test_the_transformer_has_the_runs_of_the_text_cnn_on_titles():
+    on_titles = [r for r in experiments.runs("fedsampling-text", "paper") if r.task != "newsgroups"]
+    by_transformer = experiments.runs("fedsampling-text-transformer", "paper")
+    assert by_transformer == [replace(run, network="transformer") for run in on_titles]
 
 
 def test_all_recorded_runs_by_class_are_loaded_although_the_data_determine_their_size():

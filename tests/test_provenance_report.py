@@ -60,6 +60,7 @@ SWEEPS_OF_READER |= {
     ("fedsampling", "verdicts_table"): {
         "imbalance",
         "fedsampling-text",
+        "fedsampling-text-transformer",
         "fedsampling-topics",
         "fedsampling-topics-ablations",
         "fedsampling-mnist-ablations",

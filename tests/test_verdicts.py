@@ -726,6 +726,12 @@ CASES = {
     "experiments_fedsampling.on_posts": worlds_of_private_fedsampling(
         {"centralised": 9}, "macro_f1", "newsgroups"
     ),
+    "experiments_fedsampling.on_titles_by_transformer": worlds_of_private_fedsampling(
+        {"centralised": 9}, "macro_f1", "reuters-titles", "lognormal", network="transformer"
+    ),
+    "experiments_fedsampling.on_titles_by_transformer_accuracy": worlds_of_private_fedsampling(
+        {}, "test_accuracy", "reuters-titles", "lognormal", network="transformer"
+    ),
     "experiments_fedsampling.transformer": worlds_of_private_fedsampling({}, network="transformer"),
     "experiments_fedsampling.on_titles_accuracy": worlds_of_private_fedsampling(
         {"centralised": 9, "fedyogi": 9}, "test_accuracy", "reuters-titles", "lognormal"

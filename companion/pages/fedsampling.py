@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 from companion.claims import ledger
 from companion.pages import plots
-from companion.pages.prose import fold_table
 from companion.runs import statistics
 from companion.runs.fedsampling_grid import (
     CAPS,
@@ -176,43 +175,45 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def _metric_cells(runs: pd.DataFrame) -> str:
+    """Return macro F1 / accuracy of the runs that did not diverge, each a mean with half the width of its interval."""
+    finished = runs.dropna(subset=METRICS)
+    intervals = (statistics.mean_interval(finished[metric]) for metric in reversed(METRICS))
+    return " / ".join(statistics.format_plus_minus(*each) for each in intervals)
+
+
 def real_text_table(runs: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the slides' methods on titles of Reuters and on posts, as macro F1 / accuracy, beside what the slides print
     with the Text-CNN; a dash where nothing is printed."""
     rows = []
     for arm, printed_arm in TEXT_ARMS.items():
-        ours = []
-        for task in ("reuters-titles", "newsgroups"):
-            finished = runs[(runs["task"] == task) & (runs["arm"] == arm)].dropna(subset=METRICS)
-            intervals = (statistics.mean_interval(finished[k]) for k in reversed(METRICS))
-            ours.append(" / ".join(statistics.format_plus_minus(*each) for each in intervals))
-        mind, toys, beauty = (
-            " / ".join(table["text-cnn"].get(printed_arm, ("–",)))
-            for table in (PRINTED, PRINTED_TOYS, PRINTED_BEAUTY)
+        titles, posts = (
+            _metric_cells(runs[(runs["task"] == task) & (runs["arm"] == arm)])
+            for task in ("reuters-titles", "newsgroups")
         )
-        rows.append((arm, mind, ours[0], toys, beauty, ours[1]))
+        mind, toys, beauty = _printed_cells("text-cnn", printed_arm)
+        rows.append((arm, mind, titles, toys, beauty, posts))
     columns = ["method", "MIND, printed", "titles", "Toys, printed", "Beauty, printed", "posts"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def printed_transformer_table() -> pd.DataFrame:
-    """Tabulate what the slides print of the Transformer, macro F1 / accuracy."""
-    tables = {"MIND": PRINTED, "Toys": PRINTED_TOYS, "Beauty": PRINTED_BEAUTY}
-    return pd.DataFrame(
-        {
-            "method": list(PRINTED["transformer"]),
-            **{
-                name: [" / ".join(cells) for cells in table["transformer"].values()]
-                for name, table in tables.items()
-            },
-        }
-    )
+def _printed_cells(network: str, printed_arm: str) -> list[str]:
+    """Return what the slides print of a method on MIND, Toys and Beauty, macro F1 / accuracy; a dash for nothing."""
+    return [
+        " / ".join(printed[network].get(printed_arm, ("–",)))
+        for printed in (PRINTED, PRINTED_TOYS, PRINTED_BEAUTY)
+    ]
 
 
-def fold_printed_transformer():
-    """Return `printed_transformer_table` in a folded box."""
-    title = "What the slides print of the Transformer: macro F1 / accuracy"
-    return fold_table(title, printed_transformer_table())
+def transformer_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the slides' methods with the Transformer on titles of Reuters, as macro F1 / accuracy, beside what the
+    slides print."""
+    rows = []
+    for arm, printed_arm in TEXT_ARMS.items():
+        mind, *reviews = _printed_cells("transformer", printed_arm)
+        rows.append((arm, mind, _metric_cells(runs[runs["arm"] == arm]), *reviews))
+    columns = ["method", "MIND, printed", "titles", "Toys, printed", "Beauty, printed"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def differences_on_real_text(runs: pd.DataFrame, metric: str = "macro_f1") -> pd.DataFrame:
