@@ -780,7 +780,7 @@ text_runs = fedsampling.final_metrics(real_text)
 title = (
     "All methods on real text, and what the slides print of the Text-CNN: macro F1 / accuracy (%)"
 )
-display(fold_table(title, fedsampling.real_text_table(text_runs), real_text.note))
+fold_table(title, fedsampling.real_text_table(text_runs), real_text.note)
 
 # %% tags=["remove-cell"]
 private_above = fedsampling.differences_on_real_text(text_runs)
@@ -847,7 +847,7 @@ glue_values("ch7", posts_fedavg=on_posts.loc["fedavg", "mean"], posts_fedopt=-fe
 
 # %% tags=["remove-input"]
 title = "The Transformer: macro F1 / accuracy on titles, and what the slides print"
-display(fold_table(title, fedsampling.transformer_table(by_transformer)))
+fold_table(title, fedsampling.transformer_table(by_transformer))
 
 # %% [markdown]
 # ```{provenance} Table
