@@ -24,10 +24,10 @@
 # {glue:text}`ch10_second_shakespeare_rival_ratio` times those of the design {glue:text}`ch10_second_shakespeare_rival`.
 #
 # **If you train only the last layer, on features of a frozen network, you may need no design at all,** because one round without training ends above a hundred rounds of every design. On CIFAR-100 features,
-# ridge regression from sums that each client sends once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design ends at {glue:text}`ch10_closed_ridge_best:.1f` %. The sums are {glue:text}`ch10_closed_ridge_megabytes:.0f` MB, and a run of MD
-# sends {glue:text}`ch10_closed_ridge_budget:.0f` MB ([all five tasks](closed-form)).
+# ridge regression from sums that clients send once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design ends at {glue:text}`ch10_closed_ridge_best:.1f` %. The sums are {glue:text}`ch10_closed_ridge_megabytes:.0f` MB and a run of MD
+# {glue:text}`ch10_closed_ridge_budget:.0f` MB ([all five tasks](closed-form)).
 #
-# You have a federation to run, and every method of this book promises a better model. Here is what to do, the cheapest step first.
+# You have a federation to run. Here is what to do, the cheapest step first.
 #
 # 1. **Tune the learning rate.** On CIFAR-10 features it takes {term}`MD sampling <md>` from {glue:text}`ch10_rate_small_accuracy:.1f` % at rate {glue:text}`ch10_rate_small:g` to
 #    {glue:text}`ch10_rate_accuracy:.1f` % at rate {glue:text}`ch10_rate:g`. There no design adds a tenth of that.
@@ -141,14 +141,14 @@ expect("level with the best design", from_heads["tuned level"])
 # %% [markdown]
 # ## How much is saved, and how much is there to win?
 #
-# The picture shows what a practitioner chooses between: two designs that ask each client one question before the first round, and two that ask for nothing.
+# Two designs in the picture ask each client one question first, and two ask for nothing.
 #
 # ```{glue:figure} ch10_summary
 # :name: fig-ch10-saved
 # :alt: One row a task, from CIFAR-10 features to Fashion-MNIST, and in each row dots with intervals for least variance by sketch and by label counts, clustered by similarity and FedAvg: the megabytes until the averaged model holds the accuracy that averaged MD ends with, relative to MD's own. Least variance lies at two thirds on Fashion-MNIST, at four fifths on CIFAR-10 at 0.01, at nine tenths on newsgroups, and near one elsewhere. FedAvg lies at 1.3 on CIFAR-10 at 0.01.
 #
 # Megabytes until the averaged model holds the accuracy with which averaged MD ends, relative to MD's own: means of ten seeds, or twenty for newsgroups and MNIST and fourteen for Fashion-MNIST, with 95 % intervals. Left of 1 a
-# design saves bytes. Hollow: a lower bound, since with some seeds that accuracy is never held. *Points to win*: how far all clients together are above MD after equal rounds. CIFAR stands for features of a pretrained
+# design saves bytes. Hollow: a lower bound, as some seeds never hold it. *Points to win*: how far all clients together are above MD after equal rounds. CIFAR stands for features of a pretrained
 # network, 0.1 and 0.01 for the concentration of the Dirichlet law that deals the classes, and 1,000 for that many clients at 0.1.
 # ```
 #
@@ -157,7 +157,7 @@ expect("level with the best design", from_heads["tuned level"])
 # ```
 #
 # A hundred or a thousand clients fine-tune the last layer of a pretrained network on CIFAR-10 or on the twenty superclasses of CIFAR-100. The 113 authors of at least ten posts classify posts of 20 Newsgroups, and the 642 speaking
-# roles of Shakespeare predict the next character. MNIST and Fashion-MNIST, with a small perceptron, are there because everybody knows them. Each method has the learning rate and the schedule that are best for its average, chosen on a
+# roles of Shakespeare predict the next character. MNIST and Fashion-MNIST train a small perceptron. Each method has the rate and the schedule that are best for its average, chosen on a
 # validation split by seeds that serve nothing else; then ten seeds, or twenty for newsgroups, decide. The {doc}`protocol <../comparison>` was committed before the runs.
 #
 # (where-nothing-helps)=
@@ -166,12 +166,12 @@ expect("level with the best design", from_heads["tuned level"])
 # strata of least variance take nearly all that there is, and on newsgroups they take {glue:text}`ch10_second_author_share:.0f` % of {glue:text}`ch10_second_author_headroom:.1f` points. In four settings, CIFAR-10 and CIFAR-100 features at
 # 0.1, a thousand clients, and Shakespeare, they need {glue:text}`ch10_second_same_low:.2f` to {glue:text}`ch10_second_same_high:.2f` times the bytes of MD, each with one in its interval.
 #
-# **If you stop early, the strata are worth more.** Early in a run the strata lead on CIFAR-10 features, newsgroups and MNIST, at a quarter of the budget by {glue:text}`ch10_second_mnist_early` points on MNIST and
-# {glue:text}`ch10_second_cifar10_features_0_01_early` on CIFAR-10 features at 0.01. On Shakespeare the strata are behind at a quarter of the budget, by {glue:text}`ch10_second_shakespeare_early` points.
+# **Early in a run the strata lead on CIFAR-10 features, newsgroups and MNIST,** at a quarter of the budget by {glue:text}`ch10_second_mnist_early` points on MNIST and {glue:text}`ch10_second_cifar10_features_0_01_early` on CIFAR-10 features at 0.01. So if you stop early, they are worth more.
+# On Shakespeare the strata are behind at a quarter of the budget, by {glue:text}`ch10_second_shakespeare_early` points.
 #
 # (how-sure)=
 #
-# **How sure is it?** On newsgroups the ratio is a bound, since with five of twenty seeds they never hold it, and HiCS-FL, which asks for nothing, needs about as little. Corrected for the number of comparisons, only the saving on Fashion-MNIST is sure where everybody answers: Holm's $p$ is {glue:text}`ch10_second_unlike_p:.2f` on CIFAR-10 features at 0.01 and {glue:text}`ch10_second_author_p:.2f` on newsgroups. Fashion-MNIST was added when other tasks had been seen, and is corrected with MNIST alone. The points of accuracy at the end of the budget
+# **How sure is it?** On newsgroups the ratio is a bound, since with five of twenty seeds they never hold it, and HiCS-FL, which asks for nothing, needs about as little. Corrected for the number of comparisons, only the saving on Fashion-MNIST is sure where everybody answers: Holm's $p$ is {glue:text}`ch10_second_unlike_p:.2f` on CIFAR-10 features at 0.01 and {glue:text}`ch10_second_author_p:.2f` on newsgroups. Fashion-MNIST was added when other tasks had been seen, and is corrected with MNIST alone. The points at the end
 # agree with the bytes: {glue:text}`ch10_second_fashion_mnist_points`, {glue:text}`ch10_second_cifar10_features_0_01_points` and {glue:text}`ch10_second_newsgroups_points` points above MD.
 #
 # (closed-form)=
@@ -202,9 +202,9 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # %% [markdown]
 # (fine-tuning)=
 #
-# **Does it help to train on from such a head?** MD and strata of least variance trained a hundred rounds from the head of all clients, with a scale and a rate chosen on the validation split. That adds less than a point on the images: MD ends {glue:text}`ch10_tuned_cifar10_features_over_head` points above the ridge head on
-# CIFAR-10 features, for {glue:text}`ch10_tuned_cifar10_features_megabytes:.0f` MB more, and {glue:text}`ch10_tuned_cifar100_coarse_features_over_head` on CIFAR-100 features. There such runs end above the best design that starts from the seed's model, as the head does without training.
-# It loses on newsgroups, although it gains {glue:text}`ch10_tuned_newsgroups_validation:.1f` points on the validation split: MD ends {glue:text}`ch10_tuned_newsgroups_over_head` points from the class means, level with the best design. So hold out data that are like those of deployment before you train on.
+# **Does it help to train on from such a head?** MD and strata of least variance did so for a hundred rounds, with a scale of the head and a rate chosen on the validation split. That adds less than a point on the images: MD ends {glue:text}`ch10_tuned_cifar10_features_over_head` points above the ridge head on
+# CIFAR-10 features, for {glue:text}`ch10_tuned_cifar10_features_megabytes:.0f` MB more, and such runs end above the best design that starts from the seed's model, as the head does without training. Training loses on newsgroups, although it gains {glue:text}`ch10_tuned_newsgroups_validation:.1f` points on the validation split: MD ends
+# {glue:text}`ch10_tuned_newsgroups_over_head` points from the class means, level with the best design. So hold out data that are like those of deployment before you train on.
 #
 # ```{provenance} These numbers
 # :recorded: fine-tuning
@@ -213,7 +213,7 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # (which-one-then)=
 # ## Which questions decide?
 #
-# After the question on the last layer there are four. Click through them for your federation: each advice comes with what it gained and cost in our runs.
+# Four more follow the one on the last layer. Each advice has what it gained and cost in our runs.
 #
 # ```{glue:figure} ch10_tree
 # :name: fig-ch10-tree
@@ -295,8 +295,8 @@ table(saved_bytes.tabulate_silence(against_md))
 #
 # ## What does each cell say?
 #
-# The first table says how many runs of each setting are recorded, and the second has all cells of averaged models. A rate with † lies at an end of the rates that were tried. A ratio is formed seed by seed, since MD and the design
-# share the partition, the first model and all draws of the data, and averaged as a logarithm. The interval is Student's; the code below resamples the pairs instead.
+# The first table says how many runs of each setting are recorded, and the second has all cells of averaged models; a rate with † lies at an end of the rates that were tried. Ratios are formed seed by seed, since MD and the design
+# share the partition, the first model and all draws of the data, and averaged as logarithms. The interval is Student's; the code resamples the pairs instead.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show what is recorded", "code_prompt_hide": "Hide what is recorded"}
 table(saved_bytes.list_missing(outcomes, settings))
@@ -327,10 +327,7 @@ for name in ("cifar10-features-0.01", "newsgroups"):
     print(f"{settings[name].title}: {mean:.2f} ({low:.2f} to {high:.2f})")
 
 # %% tags=["remove-input"]
-display(
-    saved_bytes.offer_download(outcomes, "outcomes.csv"),
-    saved_bytes.offer_download(against_md, "against-md.csv"),
-)
+display(saved_bytes.offer_downloads({"outcomes.csv": outcomes, "against-md.csv": against_md}))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -357,7 +354,7 @@ display(
 # - **Missing arms.** With a thousand clients clustered sampling by similarity is not recorded, and on Shakespeare strata from last updates are not; the local pivotal method has two seeds there. To compare the updates of hundreds of clients in each round takes long.
 # ````
 #
-# The comparison that came before, of last models and small networks, stands in {doc}`10c_first_comparison`, with what was wrong in it.
+# The comparison that came before stands in {doc}`10c_first_comparison`, with what was wrong in it.
 #
 # ```{provenance} How the page was made
 # ```

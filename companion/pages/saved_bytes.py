@@ -109,7 +109,7 @@ def draw_summary(table: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
         styles,
         reference=1,
         spread=0.66,
-        height=0.48 * len(names),
+        height=0.46 * len(names),
         xlabel="megabytes to MD's accuracy (MD = 1)",
     )
     plots.legend(figure, {LABELS[arm]: style for arm, style in SUMMARY.items()}, columns=1)
@@ -149,11 +149,14 @@ def tabulate_costs(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([row for _, row in sorted(rows, key=lambda pair: pair[0])])
 
 
-def offer_download(table: pd.DataFrame, name: str):
-    """Return a link under which the page itself holds a table, as a file of comma-separated values of this name."""
-    content = base64.b64encode(table.to_csv(index=False).encode()).decode()
-    link = f'<a download="{name}" href="data:text/csv;base64,{content}">{name}</a>'
-    return Markdown(f"{link}, {len(table):,d} rows")  # as text, in the colours of the page
+def offer_downloads(tables: dict[str, pd.DataFrame]):
+    """Return links under which the page itself holds tables, as files of comma-separated values, by the files' names."""
+    links = []
+    for name, table in tables.items():
+        content = base64.b64encode(table.to_csv(index=False).encode()).decode()
+        link = f'<a download="{name}" href="data:text/csv;base64,{content}">{name}</a>'
+        links.append(f"{link}, {len(table):,d} rows")
+    return Markdown("; ".join(links))  # as text, in the colours of the page
 
 
 def tabulate_silence(gains: pd.DataFrame) -> pd.DataFrame:
