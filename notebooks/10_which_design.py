@@ -24,7 +24,7 @@
 # {glue:text}`ch10_second_shakespeare_rival_ratio` times those of the design {glue:text}`ch10_second_shakespeare_rival`.
 #
 # **If you train only the last layer, on features of a frozen network, you may need no design at all,** because one round without training ends above a hundred rounds of every design. On CIFAR-100 features,
-# ridge regression from sums that clients send once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design ends at {glue:text}`ch10_closed_ridge_best:.1f` %. The sums are {glue:text}`ch10_closed_ridge_megabytes:.0f` MB and a run of MD
+# ridge regression from sums that clients send once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design {glue:text}`ch10_closed_ridge_best:.1f` %. The sums are {glue:text}`ch10_closed_ridge_megabytes:.0f` MB and a run of MD
 # {glue:text}`ch10_closed_ridge_budget:.0f` MB ([all five tasks](closed-form)).
 #
 # You have a federation to run. Here is what to do, the cheapest step first.
@@ -250,10 +250,6 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # **4. How many participants has a round, and how heterogeneous are the clients? Do rounds of MD miss classes altogether?** Then take strata of least variance, for 256 bytes a client, once. Label counts with Laplace noise ($\varepsilon = 1$ for one example) do as well as the sketch where everybody answers.
 # In our runs a round asked ten of a hundred clients, and at concentration 0.01 it missed a class or more; we have not measured where the line is. If the clients are similar or many, take MD.
 #
-# ```{provenance} The rule
-# :recorded: comparison
-# ```
-#
 # The names for `--method`: `md`, `fedstas-least-variance`, `clustered-similarity`, and `"fedstas-least-variance features=labels epsilon=1"`. {doc}`10b_own_loop` puts a design into your own training loop, and {doc}`10a_own_data` runs the
 # simulator on your own data.
 #
@@ -282,7 +278,7 @@ table(saved_bytes.tabulate_costs(planned))
 #
 # At the end of the budget, strata from sketches are ahead of MD with 30 % silence, too: {glue:text}`ch10_second_silent_ratio` times the bytes, and {glue:text}`ch10_second_silent_points` points. At a quarter of the budget they are not. Strata from label counts, and clustered sampling by similarity, then end two to four points behind MD, by
 # {glue:text}`ch10_second_silent_labels` and {glue:text}`ch10_second_silent_similarity`. That may be their rates, not their strata: tuning chose {glue:text}`ch10_second_silent_labels_rate:g` for both, {glue:text}`ch10_second_silent_md_rate:g` for MD and
-# {glue:text}`ch10_second_silent_sketch_rate:g` for the sketch, and for label counts it hardly told 1 from 3. So we do not count this as a difference of designs. On CIFAR-10 features the strata change as little as without silence:
+# {glue:text}`ch10_second_silent_sketch_rate:g` for the sketch, and for label counts it hardly told 1 from 3. On CIFAR-10 features the strata change as little as without silence:
 # {glue:text}`ch10_second_few_silent_features` times MD's bytes with 10 % and {glue:text}`ch10_second_silent_features` with 30 %.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the ratios", "code_prompt_hide": "Hide the ratios"}

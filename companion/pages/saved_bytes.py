@@ -109,7 +109,7 @@ def draw_summary(table: pd.DataFrame, settings: dict[str, Setting]) -> Figure:
         styles,
         reference=1,
         spread=0.66,
-        height=0.46 * len(names),
+        height=0.55 * len(names),
         xlabel="megabytes to MD's accuracy (MD = 1)",
     )
     plots.legend(figure, {LABELS[arm]: style for arm, style in SUMMARY.items()}, columns=1)
