@@ -131,8 +131,10 @@ table(six.tabulate())
 #
 # ```{math}
 # :label: eq-ch1-objective
-# F(\boldsymbol{w}) = \sum_{k=1}^{N} \omega_k F_k(\boldsymbol{w}),
-# \qquad \omega_k \ge 0, \quad \sum_{k=1}^{N} \omega_k = 1
+# \begin{gathered}
+# F(\boldsymbol{w}) = \sum_{k=1}^{N} \omega_k F_k(\boldsymbol{w}), \\
+# \omega_k \ge 0, \quad \sum_{k=1}^{N} \omega_k = 1
+# \end{gathered}
 # ```
 #
 # (journal, eq. 2.1). If $\omega_k = n_k/n$, where $n$ counts all examples, this is the loss on all data put together. If
@@ -147,7 +149,7 @@ table(six.tabulate())
 #
 # ## Who holds what?
 #
-# That depends on how one sentence of the paper is read. The paper deals its data "to 100 clients" by a Dirichlet distribution, and the smaller the distribution's parameter, the
+# Who holds what depends on how one sentence of the paper is read. The paper deals its data "to 100 clients" by a Dirichlet distribution, and the smaller the distribution's parameter, the
 # fewer classes a client sees; at 0.01 the clients are highly imbalanced (preprint, Sec. 3.1). The sentence has two readings, and they give very different federations.
 #
 # ```{admonition} As written: preprint, Sec. 3.1
@@ -250,8 +252,10 @@ def local_models(w, cohort, seed, t):
 #
 # ```{math}
 # :label: eq-target
-# W(\mathcal{K}) = \sum_{k=1}^{N} \omega_k \boldsymbol{w}_{t+1}^{k}
-#   = \boldsymbol{w}_t + \sum_{k=1}^{N} \omega_k \boldsymbol{\Delta}_k .
+# \begin{aligned}
+# W(\mathcal{K}) &= \sum_{k=1}^{N} \omega_k \boldsymbol{w}_{t+1}^{k} \\
+#   &= \boldsymbol{w}_t + \sum_{k=1}^{N} \omega_k \boldsymbol{\Delta}_k .
+# \end{aligned}
 # ```
 #
 # The last sum, the update of all clients, is **the target**. A {term}`cohort` of $m$ clients estimates the target, and this book is about how well it does so. To see this, we train a model for
@@ -292,7 +296,7 @@ np.testing.assert_allclose(np.linalg.norm(target), 1)
 # %% [markdown]
 # ## What does unbiased promise?
 #
-# It promises that the mean over all cohorts *that could have been drawn* is the target. It promises nothing about the cohort that was drawn.
+# An unbiased estimate promises that the mean over all cohorts *that could have been drawn* is the target. It promises nothing about the cohort that was drawn.
 #
 # ```{admonition} As written: journal, eq. 2.3 and 2.4
 # :class: as-written
@@ -403,7 +407,7 @@ table(ch01.tabulate_errors(errors, weights))
 # ```
 #
 # The table gives the error of a round as a root mean square over the cohorts, in lengths of the target, and the range that holds the sum of the weights in nine cohorts of ten. All but
-# FedAvg are right on average. Even these show a little bias, since {glue:text}`ch1_R` cohorts are not all cohorts that there are: at most about that of the
+# FedAvg are right on average. The table shows a little bias even for these three, since {glue:text}`ch1_R` cohorts are not all cohorts that there are. This bias is at most about that of the
 # column *by chance alone*. Yet even a single round of MD sampling is mostly noise: it misses the target by more than its whole length,
 # {glue:text}`ch1_md_error:.1f` lengths.
 #
@@ -809,5 +813,5 @@ for w in (-3, -2, -1, 0, 1, 10):
 #
 # ## Further reading
 #
-# {cite:t}`mcmahan2017communication` for federated averaging; {cite:t}`li2020convergence` for schemes I and II of sampling and their
-# convergence; [](04_theory.ipynb) for the exact moments of stratified estimators.
+# {cite:t}`mcmahan2017communication` introduce federated averaging. {cite:t}`li2020convergence` treat schemes I and II of sampling and their
+# convergence. The page [](04_theory.ipynb) has the exact moments of stratified estimators.

@@ -58,7 +58,7 @@ plots.set_page_style()
 #
 # {ref}`The six clients <six-clients>` hold pictures of cats, dogs and birds. At a model that predicts one third for each animal, the gradient of a client is one third minus its shares of the animals. FedSTaS does not send the
 # gradient itself. It *squeezes* the gradient: it keeps a few level values, here two, and for each entry the number of its level. From both the server can restore the gradient approximately. The authors' code looks
-# at the level values only. We make three strata by k-means, from either:
+# at the level values only. We make three strata by k-means, once from the restored gradients and once from the level values:
 
 # %%
 from companion.pages import six_clients as six
@@ -163,14 +163,16 @@ expect("The data are those of", same_data)
 # (map-squeeze)=
 # ## What is left of a gradient when it is squeezed?
 #
-# Nearly all of it, in about an eighth of the bits. The squeeze is a k-means in one dimension: the $d$ entries of a
+# Nearly all of it is left, in about an eighth of the bits. The squeeze is a k-means in one dimension: the $d$ entries of a
 # gradient $G$ fall into $d'$ groups. The client sends the $d'$ centres, here called levels, and for each entry the number of its level. With
 # two levels the gradient (0.1, 0.2, 5) becomes $X$ = (0.15, 5) and $\lambda$ = (1, 1, 2), and the server restores $Z$ = (0.15, 0.15, 5):
 #
 # ```{math}
 # :label: eq-squeeze
-# G \in \mathbb{R}^d \;\longmapsto\; X \in \mathbb{R}^{d'},\ \lambda \in \{1, \dots, d'\}^d,
-# \qquad Z_i = X_{\lambda_i}.
+# \begin{gathered}
+# G \in \mathbb{R}^d \;\longmapsto\; X \in \mathbb{R}^{d'},\ \lambda \in \{1, \dots, d'\}^d, \\
+# Z_i = X_{\lambda_i}.
+# \end{gathered}
 # ```
 #
 # ```{admonition} The paper says: preprint, Sec. 3.2
@@ -370,8 +372,10 @@ expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders
 #
 # ```{math}
 # :label: eq-bias
-# \frac{\partial F_k}{\partial b_c} = \frac{1}{n_k}\sum_{j=1}^{n_k} \mathrm{softmax}_c(x_{k,j})
-# \;-\; \frac{\#\{j : y_{k,j} = c\}}{n_k},
+# \begin{aligned}
+# \frac{\partial F_k}{\partial b_c} = {} & \frac{1}{n_k}\sum_{j=1}^{n_k} \mathrm{softmax}_c(x_{k,j}) \\
+# & - \frac{\#\{j : y_{k,j} = c\}}{n_k},
+# \end{aligned}
 # ```
 #
 # the mean prediction minus the share of the class, where $x_{k,j}$ is an example of client $k$ and $y_{k,j}$ its label. Say the model gives each of ten
@@ -467,9 +471,11 @@ glue_figure("figure_plane", ch02.draw_planes(shown, counts.argmax(axis=1)))
 #
 # ```{math}
 # :label: eq-left
-# \frac{\sum_h \frac{N_h}{N} S_h^2}{S^2}, \qquad
-# S_h^2 = \frac{1}{N_h}\sum_{k \in \mathcal{C}_h} \lVert G_k - \bar G_h \rVert^2, \quad
+# \begin{gathered}
+# \frac{\sum_h \frac{N_h}{N} S_h^2}{S^2}, \\
+# S_h^2 = \frac{1}{N_h}\sum_{k \in \mathcal{C}_h} \lVert G_k - \bar G_h \rVert^2, \\
 # S^2 = \frac{1}{N}\sum_{k} \lVert G_k - \bar G \rVert^2 .
+# \end{gathered}
 # ```
 #
 # A stratified draw with replacement and proportional allocation cannot remove the variance that is left.
@@ -571,7 +577,7 @@ expect("collect like labels", low > 0.1, low=low)
 #
 # ```{glue:figure} figure_purity
 # :name: fig-purity
-# :alt: Bars of label purity in per cent for restored gradients, ascending centres and centres in any order, in two panels for the disjoint partition and for equal sizes, with a tick across each bar for shuffled clients. The bar of restored gradients alone passes its tick clearly.
+# :alt: Bars of label purity in per cent for restored gradients, ascending level values and level values in any order, in two panels for the disjoint partition and for equal sizes, with a tick across each bar for shuffled clients. The bar of restored gradients alone passes its tick clearly.
 #
 # Label purity at $\boldsymbol{w}_0$. Bars are means of five federations, thin lines 95 % intervals. Upright ticks mark strata of the same sizes
 # with shuffled clients. What counts is how far a bar goes beyond its tick.
@@ -616,7 +622,7 @@ expect("no more than another start", agree > restart - 0.05, squeezed=agree, res
 #
 # ## Do they still know after some rounds?
 #
-# The strata know about as much as at the start. This matters for the cost, because each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
+# After some rounds new strata know about as much as at the start. This matters for the cost, because each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
 # all their data. The paper stratifies in every round. The code of December 2024 stratifies once, at $\boldsymbol{w}_0$, and {term}`corrected FedSTaS`
 # (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with corrected FedSTaS, and ask again:
 
@@ -714,7 +720,10 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 #
 # ```{math}
 # :label: eq-objective
-# V(m_1, \dots, m_H) = \sum_{h=1}^{H} \frac{W_h^2 S_h^2}{m_h}, \qquad \sum_h m_h = m .
+# \begin{gathered}
+# V(m_1, \dots, m_H) = \sum_{h=1}^{H} \frac{W_h^2 S_h^2}{m_h}, \\
+# \sum_h m_h = m .
+# \end{gathered}
 # ```
 #
 # (Without replacement $S_h^2$ takes the divisor $N_h - 1$, and a constant is subtracted.)
@@ -787,7 +796,10 @@ expect("exactly as bad as proportional allocation", V[0] == V[2] > V[1] == bound
 # :label: lem-variance
 # Let all $S_h > 0$ and let $m_h$ be real-valued and proportional to $N_h S_h^a$. Then
 #
-# $$V(a) = \frac1m \Big(\sum_h W_h S_h^{a}\Big) \Big(\sum_h W_h S_h^{2-a}\Big).$$
+# $$\begin{aligned}
+# V(a) = \frac1m &\Big(\sum_h W_h S_h^{a}\Big) \\
+# {} \cdot {} &\Big(\sum_h W_h S_h^{2-a}\Big).
+# \end{aligned}$$
 #
 # So $V(a) = V(2 - a)$, the smallest value is at $a = 1$, and $V(2) = V(0)$: with the variance in place of the standard deviation, Neyman's allocation
 # is exactly as good as the proportional one.
@@ -1223,8 +1235,14 @@ print(f"fixed length: {code} bits; entropy: {bits(shares):.2f} bits per entry")
 # :label: sol-pays
 # :class: dropdown
 # ````
-# With $\bar S = \sum_h W_h S_h$, $V(0) - V(1) = \frac1m \left(\sum_h W_h S_h^2 - \bar S^2\right)
-# = \frac1m \sum_h W_h (S_h - \bar S)^2$, so the part saved is $\sum_h W_h (S_h - \bar S)^2 / \sum_h W_h S_h^2$. It is zero if
+# With $\bar S = \sum_h W_h S_h$,
+#
+# $$\begin{aligned}
+# V(0) - V(1) &= \frac1m \Big(\sum_h W_h S_h^2 - \bar S^2\Big) \\
+# &= \frac1m \sum_h W_h (S_h - \bar S)^2,
+# \end{aligned}$$
+#
+# so the part saved is $\sum_h W_h (S_h - \bar S)^2 / \sum_h W_h S_h^2$. It is zero if
 # all strata have the same spread, however large that is. If you said "where spreads are small", you looked at how large the spreads are, but only their
 # differences pay.
 

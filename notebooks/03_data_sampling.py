@@ -253,7 +253,7 @@ expect(
 #
 # ### Do larger clients contribute more?
 #
-# Yes, although the paper says that they do not. Let $\xi_k$ be the examples on which client $k$ trains. Under the rule of Section 4.1 their number
+# Larger clients do contribute more, although the paper says that they do not. Let $\xi_k$ be the examples on which client $k$ trains. Under the rule of Section 4.1 their number
 # is on average
 #
 # ```{math}
@@ -442,7 +442,7 @@ assert largest_ratio(range(1, M), range(M)) == math.inf
 #
 # ## What does the server learn from ten reports?
 #
-# Almost nothing. Take the preprint's numbers: ten participants of 600 examples each, $M = 100$, $\alpha = 0.1616$.
+# The server learns almost nothing. Take the preprint's numbers: ten participants of 600 examples each, $M = 100$, $\alpha = 0.1616$.
 #
 # ```{admonition} The paper says: preprint, Sec. 2.4
 # :class: as-written
@@ -514,7 +514,9 @@ glue_values(
     coded_mean=f"{coded_mean:,.0f}",
     coded_sd=f"{coded_sd:,.0f}",
 )
-expect("Almost nothing", sd > 0.5 * mean and mean < 0.2 * 10 * size, mean=mean, sd=sd)
+expect(
+    "The server learns almost nothing", sd > 0.5 * mean and mean < 0.2 * 10 * size, mean=mean, sd=sd
+)
 expect("give the same share", off < 4, standard_errors=off)
 expect("it never reaches the truth", values.max() < 10 * size, largest=values.max())
 expect("the wrong number", abs(mean - 10 * (M - 1)) < 1e-6, mean=mean)
@@ -740,7 +742,7 @@ expect("One memoised report never gives away more", read_off[1] < 0.2, chance=re
 #
 # ## Does data sampling cost accuracy?
 #
-# Yes, in the small federations of this page. We vary the share $q$ alone, in {term}`corrected FedSTaS`. Each federation trains with every rate from the same initial
+# Data sampling costs accuracy in the small federations of this page. We vary the share $q$ alone, in {term}`corrected FedSTaS`. Each federation trains with every rate from the same initial
 # model, so that the differences are paired.
 
 # %%
@@ -789,7 +791,7 @@ found = tables.paired_differences(runs, "test_accuracy", 1.0)
 glue_values(
     "ch3", tenth=-found.difference[0.1], tenth_low=-found.high[0.1], tenth_high=-found.low[0.1]
 )
-expect("Yes, in the small federations", (found.high[[0.05, 0.1, 0.2]] < 0).all())
+expect("costs accuracy in the small federations", (found.high[[0.05, 0.1, 0.2]] < 0).all())
 expect("the loss is", found.difference[0.1] < -0.5, difference=found.difference[0.1])
 expect(
     "The less data, the more is lost", found.difference[0.05] < found.difference[[0.1, 0.2]].min()

@@ -17,7 +17,7 @@
 # :needs: averages and variances; the method as the pages on weights, strata and data sampling tell it
 # ```
 #
-# In part. The papers' lemmas about what one draw or one report does mostly hold once a condition is added, but the three statements that promise the most fail as printed: that the cohort's mean is unbiased (Lemma 1),
+# The theory holds in part. The papers' lemmas about what one draw or one report does mostly hold once a condition is added, but the three statements that promise the most fail as printed: that the cohort's mean is unbiased (Lemma 1),
 # that the design is less noisy than its rivals (Theorem 1), and that its error vanishes (Theorem 2). Each failure has a counterexample that fits on a line, and each has a correction.
 #
 # ```{glue:figure} figure_theory_statements
@@ -68,7 +68,7 @@ facts = decided["fact"].fillna(decided["id"]).nunique()
 # %% [markdown]
 # ## Is the cohort's mean right?
 #
-# It is not. FedSTaS draws a client the more often the longer its gradient is, and then takes a plain mean of what comes back. So the clients that the draw favours are favoured by the mean as well.
+# The cohort's mean is not right. FedSTaS draws a client the more often the longer its gradient is, and then takes a plain mean of what comes back. So the clients that the draw favours are favoured by the mean as well.
 #
 # ```{admonition} As written: journal, Lemma 1
 # :class: as-written
@@ -119,11 +119,11 @@ expect(
 #
 # ## Which design is less noisy?
 #
-# Not necessarily the one of the paper. An unbiased cohort can still be noisy, and the journal orders four designs by their variance.
+# The less noisy design is not necessarily the paper's. An unbiased cohort can still be noisy, and the journal orders four designs by their variance.
 #
 # ```{admonition} As written: journal, Theorem 1 and eq. 3.5
 # :class: as-written
-# $V(\boldsymbol w_{sts}) \le V(\boldsymbol w_{stradiv}) \le V(\boldsymbol w_{strat}) \le V(\boldsymbol w_{rand})$, with the allocation $m_h = m\,N_hS_h/\sum_h N_hS_h$, where $S_h$ is the "sample variance" of stratum $h$.
+# $V(\boldsymbol w_{sts}) \le V(\boldsymbol w_{stradiv})$ $\le V(\boldsymbol w_{strat})$ $\le V(\boldsymbol w_{rand})$, with the allocation $m_h = m\,N_hS_h/\sum_h N_hS_h$, where $S_h$ is the "sample variance" of stratum $h$.
 # ```
 #
 # The first inequality fails for three clients with the updates 1, 1 and 2, each drawn by its own norm. Eq. 3.5 holds on a condition: $S_h$ must be a standard deviation. With the variance, as printed, the allocation gains nothing:
@@ -181,7 +181,7 @@ expect("The first inequality fails", theorem_1 == ["fails", "holds-if"])
 #
 # ## How well can a private total be known?
 #
-# Hardly at all, at the paper's numbers. Data sampling and its privacy rest on an estimate of how many examples the participants hold, and this estimate is wide and aims at the wrong place.
+# At the paper's numbers a private total can hardly be known at all. Data sampling and its privacy rest on an estimate of how many examples the participants hold, and this estimate is wide and aims at the wrong place.
 #
 # ```{admonition} As written: journal, eq. 5.7 and Lemma 2
 # :class: as-written
@@ -223,7 +223,7 @@ glue_values("ch4", simulated=f"{s.repeats:,}", error=error)
 expect("Every size is cut", SIZE > M - 1, size_cap=M)
 at_paper = (M, m, s.epsilon) == (100, 10, 3.0)
 own = {"M": M, "m": m, "epsilon": s.epsilon}
-expect("Hardly at all, at the paper's numbers", at_paper, **own)
+expect("At the paper's numbers a private total can hardly be known at all", at_paper, **own)
 expect("The distribution of the estimate at the paper's numbers", at_paper, **own)
 expect("At the paper's numbers the private total", at_paper, **own)
 off_and_wide = sd > 0.3 * mean and mean < 0.5 * m * SIZE
@@ -248,7 +248,7 @@ expect("simulated rounds agrees", error < 5, standard_errors=error)
 #
 # ## What does sampling examples do to a gradient?
 #
-# It cannot make the gradient steadier than simple random sampling of as many examples does. The journal says that it can.
+# Sampling examples cannot make the gradient steadier than simple random sampling of as many examples does. The journal says that it can.
 #
 # ```{admonition} As written: journal, Lemma 4 and Theorem 3
 # :class: as-written
@@ -333,7 +333,7 @@ expect("Lemma 5 holds for one report", lemma_5 == ["holds-if", "fails"])
 #
 # ## Where does a biased design lead?
 #
-# To a point beside the optimum, however long one trains.
+# A biased design leads to a point beside the optimum, however long one trains.
 #
 # ```{admonition} As written: journal, Theorem 2
 # :class: as-written
@@ -377,7 +377,7 @@ expect("The bound contradicts itself", theorem_2 == {"fails"})
 #
 # ## Do the theorems of clustered sampling hold?
 #
-# Its main theorem does, its algorithms do not as printed. Clustered sampling {cite:p}`fraboni2021clustered` is FedSTaS's closest neighbour: it draws one client from each of $m$ distributions. Its Proposition 1 says which distributions make it unbiased, and that is true. Its Algorithm 1 shall make such distributions:
+# Its main theorem holds, but its algorithms as printed do not make what the theorem asks for. Clustered sampling {cite:p}`fraboni2021clustered` is FedSTaS's closest neighbour: it draws one client from each of $m$ distributions. Its Proposition 1 says which distributions make it unbiased, and that is true. Its Algorithm 1 is meant to make such distributions:
 
 # %%
 rng, right = stream(s.seed, "chapter 4, Algorithm 1"), np.zeros(2, int)
@@ -408,7 +408,7 @@ expect("and that is true", proposition == ["holds", "fails"])
 # ```{provenance} Figure
 # ```
 #
-# Its printed lines satisfy Proposition 1 in {glue:text}`ch4_printed` of 300 random federations. What its Fig. 3 draws satisfies it in all of them.
+# The printed lines of Algorithm 1 satisfy Proposition 1 in {glue:text}`ch4_printed` of 300 random federations. What that paper's Fig. 3 draws satisfies it in all of them.
 #
 # Next: {doc}`Do the theorems of clustered sampling hold? <04g_clustered>` goes through that paper statement by statement.
 
@@ -528,5 +528,5 @@ ch04.list_statements(decided)
 #
 # ## Further reading
 #
-# The journal version's Section 6 {cite:p}`slessor2025fedstas`, FedSTS {cite:p}`gao2025fedsts`, on which its client sampling
-# rests, and {cite:t}`fraboni2021clustered`.
+# The statements stand in Section 6 of the journal version {cite:p}`slessor2025fedstas` and in {cite:t}`fraboni2021clustered`. The client sampling of the
+# journal rests on FedSTS {cite:p}`gao2025fedsts`.

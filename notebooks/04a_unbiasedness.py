@@ -17,7 +17,7 @@
 # :needs: expectation and covariance; the page on what a round estimates helps
 # ```
 #
-# It is not: FedSTaS's cohort aims beside the model that it should estimate, and this page shows by how much and how to repair it. At the end you will know
+# The cohort's mean is not right: it aims beside the model that it should estimate, and this page shows by how much and how to repair it. At the end you will know
 # - whether the cohort that FedSTaS draws has the right mean, and by how much it misses;
 # - three estimators that are exactly unbiased with the same $p_k$, and what each of them divides by;
 # - for which draws the weights of eq. 2.4 are right.
@@ -43,6 +43,7 @@ import torch
 
 from companion import ch04a, chapters, check, plots
 from companion.claims.evidence import unbiasedness
+from companion.pages.formulas import set_formulas_of_table
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, engine, methods, partition, simulation, tasks, theory
 from fedstas.client_sampling import Stratified
@@ -55,7 +56,7 @@ plots.set_page_style()
 # %% [markdown]
 # ## Is the mean of a cohort unbiased?
 #
-# It is not unbiased. FedSTaS draws a client the more often the longer its gradient is {cite:p}`slessor2025fedstas`, and then it takes a plain mean of what comes
+# The mean of a cohort is not unbiased. FedSTaS draws a client the more often the longer its gradient is {cite:p}`slessor2025fedstas`, and then it takes a plain mean of what comes
 # back. So a client that the draw favours is favoured by the mean as well. Two clients are enough to show it.
 #
 # ```{admonition} The paper says: journal, Sec. 6.1
@@ -172,8 +173,10 @@ expect("The smallest counterexample has two clients", decided.verdict == "fails"
 # FedSTS, and so "preserves unbiased client selection". The preprint calls the lemma "an immediate consequence of the same result in FedSTS",
 # and that paper was not available to us. But every proof must pass through this line, in each stratum:
 #
-# $$\mathbb E\Big[\frac1{m_h}\sum_{k\in S_t \cap \mathcal C_h} \boldsymbol w^k_{t+1}\Big] = \frac1{m_h}\sum_{k\in\mathcal C_h} \nu_k\, \boldsymbol w^k_{t+1}
-# \overset{?}{=} \frac1{N_h}\sum_{k\in\mathcal C_h} \boldsymbol w^k_{t+1}.$$
+# $$\begin{aligned}
+# \mathbb E\Big[\frac1{m_h}\sum_{k\in S_t \cap \mathcal C_h} \boldsymbol w^k_{t+1}\Big] &= \frac1{m_h}\sum_{k\in\mathcal C_h} \nu_k\, \boldsymbol w^k_{t+1} \\
+# &\overset{?}{=} \frac1{N_h}\sum_{k\in\mathcal C_h} \boldsymbol w^k_{t+1}.
+# \end{aligned}$$
 #
 # The first step is always right. The second step holds for all models only if $\nu_k = m_h/N_h$, that is, if within a stratum every client is expected
 # equally often. Stratified sampling as textbooks describe it has this property. Section 3.2 of the paper gives it up by drawing clients by their norms, but Algorithm 3 keeps the plain mean.
@@ -261,7 +264,10 @@ table(ch04a.tabulate_moments(moments_by_design))
 #
 # has expectation $\sum_k \omega_k \boldsymbol d_k$, and its total variance is
 #
-# $$\sum_h \frac1{m_h}\Big(\sum_{k\in\mathcal C_h} \frac{\omega_k^2\|\boldsymbol d_k\|^2}{p_k} - \Big\|\sum_{k\in\mathcal C_h}\omega_k\boldsymbol d_k\Big\|^2\Big).$$
+# $$\begin{aligned}
+# \sum_h \frac1{m_h}\Big( & \sum_{k\in\mathcal C_h} \frac{\omega_k^2\|\boldsymbol d_k\|^2}{p_k} \\
+# & - \Big\|\sum_{k\in\mathcal C_h}\omega_k\boldsymbol d_k\Big\|^2\Big).
+# \end{aligned}$$
 # ```
 #
 # ```{prf:proof}
@@ -278,8 +284,10 @@ table(ch04a.tabulate_moments(moments_by_design))
 #
 # $$\sum_{k \in S_t \cap \mathcal C_h} \frac{\omega_k}{\pi_k}\,\boldsymbol d_k, \qquad \frac1{m_h}\sum_{r=1}^{m_h} \boldsymbol t_r,$$
 #
-# $$\boldsymbol t_r = \sum_{i<r}\omega_{k_i}\boldsymbol d_{k_i}
-# + \frac{1-\sum_{i<r}p_{k_i}}{p_{k_r}}\,\omega_{k_r}\boldsymbol d_{k_r}.$$
+# $$\begin{aligned}
+# \boldsymbol t_r = {} & \sum_{i<r}\omega_{k_i}\boldsymbol d_{k_i} \\
+# & + \frac{1-\sum_{i<r}p_{k_i}}{p_{k_r}}\,\omega_{k_r}\boldsymbol d_{k_r}.
+# \end{aligned}$$
 # ```
 #
 # ```{prf:proof}
@@ -291,8 +299,10 @@ table(ch04a.tabulate_moments(moments_by_design))
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# $$\boldsymbol w_{t+1} = \boldsymbol w_t + \sum_h \frac{1}{m_h}\sum_{i=1}^{m_h} \frac{\omega_{k_i}}{p_{k_i}}
-# (\boldsymbol w^{k_i}_{t+1} - \boldsymbol w_t),$$
+# $$\begin{aligned}
+# \boldsymbol w_{t+1} = {} & \boldsymbol w_t + \sum_h \frac{1}{m_h}\sum_{i=1}^{m_h} \frac{\omega_{k_i}}{p_{k_i}} \\
+# & \cdot (\boldsymbol w^{k_i}_{t+1} - \boldsymbol w_t),
+# \end{aligned}$$
 #
 # with draws with replacement, $m_h \ge 1$ and $p_k > 0$. The norms still decide who is drawn, but their effect on the mean is divided out. How a client trains must not depend on
 # who else is drawn; the rate $n^*/\tilde n$ breaks this rule ({prf:ref}`wwi-lem-unbiased`).
@@ -468,7 +478,7 @@ expect(
     min(errors_by_target["by data"][0].values()) > 0.1,
     **errors_by_target["by data"][0],
 )
-table(decided["weights"].table)
+table(set_formulas_of_table(decided["weights"].table))
 
 # %% [markdown]
 # Both are legitimate objectives, and {prf:ref}`lem-hansen-hurwitz` serves either, because it holds for any $\omega_k$. On the federation above the
@@ -666,7 +676,7 @@ check.answer("unbiasedness/des-raj", estimate)
 # %% [markdown]
 # ## Further reading
 #
-# The journal version's Sections 2, 3 and 6.1 {cite:p}`slessor2025fedstas`, and FedSTS {cite:p}`gao2025fedsts`, from which its client sampling
-# comes. The estimators in their first papers: {cite:t}`hansen1943theory`, {cite:t}`horvitz1952generalization`, and Des Raj, "Some
+# Lemma 1 stands in Section 6.1 of the journal version {cite:p}`slessor2025fedstas`, and what it speaks of in Sections 2 and 3. The client sampling comes from FedSTS
+# {cite:p}`gao2025fedsts`. The three estimators were first published by {cite:t}`hansen1943theory`, by {cite:t}`horvitz1952generalization`, and by Des Raj in "Some
 # estimators in sampling with varying probabilities without replacement" (JASA 51, 1956). For unbiased designs over clients see
 # {cite:t}`li2020convergence` and {cite:t}`fraboni2021clustered`.

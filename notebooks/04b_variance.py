@@ -46,6 +46,7 @@ from companion.claims.evidence import (
     allocations as evidence_allocations,
     variance as evidence_variance,
 )
+from companion.pages.formulas import set_formulas_of_table
 from companion.pages.prose import expect, glue_figure, glue_values, is_larger_as_shown, table
 from fedstas import allocation, engine, methods, partition, simulation, tasks, theory
 from fedstas.client_sampling import Stratified
@@ -132,9 +133,11 @@ table(ch04b.tabulate_one_draw(one_draw, cases))
 # :label: lem-importance
 # In one stratum let $p_k > 0$ wherever $\boldsymbol d_k \ne 0$. The total variance of one draw $\boldsymbol d_k/(N_h p_k)$ is
 #
-# $$v_h(p) = \frac1{N_h^2}\sum_k \frac{\|\boldsymbol d_k\|^2}{p_k} - \|\bar{\boldsymbol d}_h\|^2 \;\ge\; \tau_h^2 ,$$
-#
-# $$\tau_h^2 = \Big(\frac1{N_h}\sum_k\|\boldsymbol d_k\|\Big)^2 - \|\bar{\boldsymbol d}_h\|^2 ,$$
+# $$\begin{aligned}
+# v_h(p) &= \frac1{N_h^2}\sum_k \frac{\|\boldsymbol d_k\|^2}{p_k} - \|\bar{\boldsymbol d}_h\|^2 \\
+# &\ge \Big(\frac1{N_h}\sum_k\|\boldsymbol d_k\|\Big)^2 - \|\bar{\boldsymbol d}_h\|^2 \\
+# &=: \tau_h^2 ,
+# \end{aligned}$$
 #
 # with equality if and only if $p_k \propto \|\boldsymbol d_k\|$. Uniform $p$ gives $v_h = \sigma_h^2$; so $\tau_h \le \sigma_h$.
 # ```
@@ -208,7 +211,7 @@ neyman = evidence_allocations.neyman()
 glue_values("ch4b", ours_neyman=neyman.ours)
 same = variance(N_h, S_h, as_written) == variance(N_h, S_h, plain) > variance(N_h, S_h, best)
 expect("is exactly that of proportional allocation", same and neyman.verdict == "holds-if")
-table(neyman.table)
+table(set_formulas_of_table(neyman.table))
 
 # %% [markdown]
 # With variances the allocation overshoots. The resulting variance, {glue:text}`ch4b_ours_neyman`, is exactly that of proportional allocation. This is no accident:
@@ -345,7 +348,10 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 #
 # $$V_{rand} - V_{strat} = \frac{1-f}{m\,(N-1)}\,(B - R),$$
 #
-# $$B = \sum_h N_h\|\bar{\boldsymbol d}_h-\bar{\boldsymbol d}\|^2, \qquad R = \sum_h (1 - W_h)S_h^2 .$$
+# $$\begin{aligned}
+# B &= \sum_h N_h\|\bar{\boldsymbol d}_h-\bar{\boldsymbol d}\|^2, \\
+# R &= \sum_h (1 - W_h)S_h^2 .
+# \end{aligned}$$
 #
 # With replacement it is $\frac1m\sum_h W_h\|\bar{\boldsymbol d}_h-\bar{\boldsymbol d}\|^2 \ge 0$.
 # ```
@@ -370,7 +376,10 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 # Let draws be independent, numbers of draws real with sum $m$, and all estimators unbiased for the mean of the vectors
 # $\boldsymbol d_k$. Then
 #
-# $$\Big(\sum_h W_h\tau_h\Big)^2 \le \Big(\sum_h W_h\sigma_h\Big)^2 \le \sum_h W_h\sigma_h^2 \le \sigma^2 .$$
+# $$\begin{aligned}
+# \Big(\sum_h W_h\tau_h\Big)^2 &\le \Big(\sum_h W_h\sigma_h\Big)^2 \\
+# &\le \sum_h W_h\sigma_h^2 \le \sigma^2 .
+# \end{aligned}$$
 #
 # Divided by $m$ these are the variances of four designs: draws by norm with Hansen–Hurwitz, uniform draws with Neyman allocation, uniform draws with
 # proportional allocation, and no strata. The first has $p_k \propto \|\boldsymbol d_k\|$ within strata and $m_h \propto N_h\tau_h$ (a limit,
@@ -719,7 +728,7 @@ check.answer("variance/noisier", (-2, -1, 1, 2))
 # %% [markdown]
 # ## Further reading
 #
-# Allocation and its standard deviation: {cite:t}`neyman1934two`. Importance with replacement: {cite:t}`hansen1943theory`. Strata against none, with the
-# finite population in full: W. G. Cochran, *Sampling Techniques*, Chapter 5. Whole numbers of draws: T. Wright, "The equivalence of Neyman optimum
+# {cite:t}`neyman1934two` has the allocation and its standard deviation, {cite:t}`hansen1943theory` have importance sampling with replacement. W. G. Cochran, *Sampling Techniques*,
+# Chapter 5, compares strata with none, with the finite population in full. Whole numbers of draws are treated by T. Wright, "The equivalence of Neyman optimum
 # allocation for sampling and equal proportions for apportioning the U.S. House of Representatives" (The American Statistician 66, 2012).
 # Theorem 1 is quoted from {cite:t}`gao2025fedsts`.

@@ -41,6 +41,7 @@ import numpy as np
 
 from companion import ch04, ch04c, chapters, check, plots
 from companion.claims.evidence import sizes as evidence
+from companion.pages.formulas import set_formulas_of_table
 from companion.pages.prose import decide, expect, glue_figure, glue_values, table
 from fedstas import privacy, theory
 from fedstas.sim.rng import stream
@@ -262,7 +263,7 @@ expect("nearly all of it from clipping", abs(clipped - 1) < 0.1, rest=clipped)
 expect("the mean squared error is huge", mse > 10, mse=mse)
 expect("negative values outweigh Jensen's inequality", inverse < 1, inverse=float(inverse))
 expect("no tenth of any total", verdict["request_of_the_ratio"] == "fails")
-table(decided["rate_is_a_probability"].table)
+table(set_formulas_of_table(decided["rate_is_a_probability"].table))
 
 # %% [markdown]
 # Request $n^* = 600$, a tenth of the true total. Then $n^*/\tilde n$ is not a probability in {glue:text}`ch4c_outside:.0f` % of the rounds. With the guard,
@@ -364,7 +365,10 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 # Let all sizes lie in $1, \dots, M-1$, fakes be uniform there, $n^* = qn \ge 1$ with $0 < q < 1$, and
 # $\tilde p = \min(1, n^*/\max(\tilde n, 1))$. Then for some $c > 0$
 #
-# $$\mathbb E\big[(\tilde p - q)^2\big] \le \frac{3\,\mathrm{Var}(\tilde n)}{n^2} + 2\,e^{-cm} = O(1/m).$$
+# $$\begin{aligned}
+# \mathbb E\big[(\tilde p - q)^2\big] &\le \frac{3\,\mathrm{Var}(\tilde n)}{n^2} + 2\,e^{-cm} \\
+# &= O(1/m).
+# \end{aligned}$$
 #
 # If sizes are clipped, to a total $n_c$ with $n/n_c \to \lambda > 1$, the error tends to $(\min(1, q\lambda) - q)^2$.
 # ```
@@ -372,11 +376,17 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 # ```{prf:proof}
 # Each report lies in $1, \dots, M-1$ and $n \ge m$, so by Hoeffding's inequality
 #
-# $$\mathbb P(|\tilde n - n| > tn) \le 2\,e^{-2(\alpha t n)^2/(m M^2)} \le 2\,e^{-cm}.$$
+# $$\begin{aligned}
+# \mathbb P(|\tilde n - n| > tn) &\le 2\,e^{-2(\alpha t n)^2/(m M^2)} \\
+# &\le 2\,e^{-cm}.
+# \end{aligned}$$
 #
 # Take $t = \min(1-q, 1-3^{-1/2})$. Within $tn$, $\tilde n \ge qn = n^*$ (so no guard acts) and $\tilde n \ge n/\sqrt 3$, hence
 #
-# $$|n^*/\tilde n - q| = q\,|\tilde n - n|/\tilde n \le \sqrt 3\,|\tilde n - n|/n\,;$$
+# $$\begin{aligned}
+# |n^*/\tilde n - q| &= q\,|\tilde n - n|/\tilde n \\
+# &\le \sqrt 3\,|\tilde n - n|/n\,;
+# \end{aligned}$$
 #
 # square and take expectations. Outside, the difference of two numbers in $[0, 1]$ is at most 1. In the clipped case the same bound
 # gives $\tilde n/n_c \to 1$ in probability, hence $\tilde p \to \min(1, q\lambda)$, and $\tilde p$ is bounded.
@@ -641,5 +651,5 @@ for alpha in (Fraction(1, 2), Fraction(1, 4), Fraction(1, 6)):
 # ## Further reading
 #
 # {cite:t}`warner1965randomized` invented randomised response; {cite:t}`qi2023fedsampling` put it on sizes of clients, over all of them and with weights that follow
-# the sample. The texts: {cite:t}`slessor2024fedstas,slessor2025fedstas`. The distribution in pictures, and the readings of "a sample of $\lfloor n^*/m \rfloor$":
-# [](03_data_sampling.ipynb).
+# the sample. The statements are quoted from {cite:t}`slessor2024fedstas,slessor2025fedstas`. The page [](03_data_sampling.ipynb) has the distribution in pictures, and the readings of "a sample of
+# $\lfloor n^*/m \rfloor$".

@@ -17,7 +17,7 @@
 # :needs: variances and covariance matrices; a matrix is positive semidefinite if it is a covariance
 # ```
 #
-# It makes the gradient noisier or leaves it as it is: no unbiased sampling that does not look at the gradients beats simple random sampling for all of them, although the journal says that its sampling does. At the end you will know
+# Sampling examples makes a gradient noisier or leaves it as it is: no unbiased sampling that does not look at the gradients beats simple random sampling for all of them, although the journal says that its sampling does. At the end you will know
 # - what a sample with "probabilities $n^*/n$" can mean, and the exact covariance of each meaning;
 # - for which settings the paper's formula is a covariance at all;
 # - why no design that does not look at the gradients beats simple random sampling for all of them.
@@ -38,6 +38,7 @@ import numpy as np
 
 from companion import ch04d, chapters, check, plots
 from companion.claims.evidence import covariances, pooling
+from companion.pages.formulas import set_formulas_of_table
 from companion.pages.prose import decide, expect, glue_figure, glue_values, table
 from fedstas import partition, tasks
 from fedstas.theory import covariances as cov
@@ -64,7 +65,7 @@ plots.set_page_style()
 #
 # ## Is Lemma 3 right?
 #
-# Yes, exactly. Four gradients are enough for a check.
+# Lemma 3 is right, exactly. Four gradients are enough for a check.
 #
 # ```{admonition} As written: journal, Lemma 3, eq. 6.10
 # :class: as-written
@@ -110,7 +111,7 @@ for size in (1, 2, 3, 4):
 decided = {name: decide("ch4d", None, name, deciders) for name, deciders in ch04d.CLAIMS.items()}
 verdict = {name: evidence.verdict for name, evidence in decided.items()}
 expect("Verdict on Lemma 3: holds", verdict["lemma3"] == "holds")
-table(decided["lemma3"].table)
+table(set_formulas_of_table(decided["lemma3"].table))
 
 # %% [markdown]
 # :::{admonition} Verdict on Lemma 3: holds
@@ -172,7 +173,7 @@ assert (moments(g, coins(4, p, 2))[1] == p * (1 - p) / 4 * g.T @ g).all()
 assert (printed == cov.paper_lemma4(g, 8, 4, 2)).all()
 glue_values("ch4d", example_determinant=determinant)
 expect("The formula itself is no covariance", determinant < 0, determinant=float(determinant))
-table(decided["lemma4"].table)
+table(set_formulas_of_table(decided["lemma4"].table))
 
 # %% [markdown]
 # Algorithm 1 asks for $\lfloor n^*/m \rfloor$ examples "with sampling probabilities" $n^*/\tilde n$, and this allows several designs. The table above has
@@ -183,7 +184,7 @@ table(decided["lemma4"].table)
 # %%
 matches, order = covariances.matches(), covariances.order()
 equal = matches["equal, n̄, n* ≥ 2"].sum()
-table(matches.astype(str))
+table(set_formulas_of_table(matches.astype(str)))
 
 # %% tags=["remove-input"]
 expect("none of the designs has this covariance", equal == 0, equal=equal)
@@ -295,7 +296,7 @@ print("coins:        mean", *poisson[0], "variance", *poisson[1][0])
 
 # %% tags=["remove-input"]
 assert (srs[0] == poisson[0]).all() and srs[1] < poisson[1]
-table(decided["theorem3"].table)
+table(set_formulas_of_table(decided["theorem3"].table))
 
 # %% [markdown]
 # In the first row all gradients are equal, so a sample of fixed size has no noise at all, whereas a sample of random size has some. No design that
@@ -351,8 +352,8 @@ expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 # {glue:text}`ch4d_blind_below` of {glue:text}`ch4d_blind_settings:,d` cases. Coins are noisier for some gradients and quieter for others in {glue:text}`ch4d_blind_coins`.
 #
 # Eq. 6.10 minus 6.11 is positive semidefinite at {glue:text}`ch4d_ordered:,d` of the {glue:text}`ch4d_settings:,d` settings, mostly where
-# 6.11 is negative. In {glue:text}`ch4d_both` the formula is also a covariance, and in {glue:text}`ch4d_strict` of them strictly smaller. Larger settings have strict
-# ones, such as $(n_k, n, n^*, \bar n) = (8, 64, 6, 4)$: $a$ = {glue:text}`ch4d_strict_a:.5f` against {glue:text}`ch4d_srs_a:.5f`. But there
+# 6.11 is negative. In {glue:text}`ch4d_both` the formula is also a covariance, and in {glue:text}`ch4d_strict` of them strictly smaller. Among larger settings there are strictly
+# smaller ones too, such as $(n_k, n, n^*, \bar n) = (8, 64, 6, 4)$: $a$ = {glue:text}`ch4d_strict_a:.5f` against {glue:text}`ch4d_srs_a:.5f`. But there
 # the chances add up to {glue:text}`ch4d_shrunk` of a mean, so the noise is less only because the signal is less. Scaled to be unbiased,
 # $a$ is {glue:text}`ch4d_rescaled_a:.5f`, which is the larger number, as {prf:ref}`thm-ch4d-blind` demands.
 #
@@ -370,7 +371,10 @@ expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 #
 # ```{math}
 # :label: eq-ch4d-indefinite
-# V_{\text{coins}} - V_{\text{SRS}} = \frac{n_k/\bar n - 1}{n_k^2 (n_k - 1)} \Big(\boldsymbol s \boldsymbol s^\top - \sum_i \boldsymbol g_i \boldsymbol g_i^\top\Big) .
+# \begin{aligned}
+# V_{\text{coins}} - V_{\text{SRS}} = {} & \frac{n_k/\bar n - 1}{n_k^2 (n_k - 1)} \\
+# & \cdot \Big(\boldsymbol s \boldsymbol s^\top - \sum_i \boldsymbol g_i \boldsymbol g_i^\top\Big) .
+# \end{aligned}
 # ```
 #
 # As a form in $c$ this difference has trace 0, so coins lose along the mean gradient and win a little across it. Which of the two weighs more depends on the gradients. The ratio of total variances does not depend on $\bar n$:
@@ -477,10 +481,10 @@ assert expected.tolist() == [2, 6, 12]
 expect("Verdict on larger clients: fails", verdict["larger"] == "fails")
 expect("holds in expectation", verdict["total"] == "holds")
 expect("hold on a condition each", {verdict["uniform"], verdict["unbiased"]} == {"holds-if"})
-table(decided["larger"].table.astype(str))
+table(set_formulas_of_table(decided["larger"].table.astype(str)))
 
 # %% [markdown]
-# At $p = n^*/n$ the expected numbers are in the ratio of the sizes, {glue:text}`ch4d_ours_larger` here. Equal is the chance of each
+# At $p = n^*/n$ the expected numbers are in the ratio of the sizes, {glue:text}`ch4d_ours_larger` here. What is equal is the chance of each
 # *example*. This is a reasonable aim, but not the quoted one ({doc}`the page on data sampling <03_data_sampling>`).
 #
 # :::{admonition} Verdict on larger clients: fails
@@ -494,7 +498,7 @@ table(decided["larger"].table.astype(str))
 #
 # ## Does it mimic centralised learning?
 #
-# It does so only if all participants hold equally many examples.
+# Data sampling mimics centralised learning only if all participants hold equally many examples.
 #
 # ```{admonition} As written: journal, Section 5.2
 # :class: as-written
@@ -525,7 +529,7 @@ glue_values("ch4d", pooled=pooled, equal_weights=equal_weights, central_variance
 glue_values("ch4d", proportional_variance=variance[2], coins_variance=variance[1])
 expect("have less noise than the centralised draw", variance[2] < variance[0] < variance[1])
 expect("Verdict on mimicry: holds, for equal sizes", verdict["mimic"] == "holds-if")
-table(designs)
+table(set_formulas_of_table(designs))
 
 # %% [markdown]
 # The mean over the pool is {glue:text}`ch4d_pooled`. With weights $1/m$ the aggregate aims at {glue:text}`ch4d_equal_weights`, however the
@@ -657,6 +661,6 @@ print("multiple:", Fraction(n_k * n_star, n))
 # %% [markdown]
 # ## Further reading
 #
-# The journal version's Sections 4 to 6 {cite:p}`slessor2025fedstas` and {cite:t}`qi2023fedsampling`, whose sampling it adapts. Sampling without
-# replacement and stratification by proportion go back to {cite:t}`neyman1934two`; unequal chances to {cite:t}`hansen1943theory` and
-# {cite:t}`horvitz1952generalization`. Where the samples of this page are drawn and how private sizes enter: [](03_data_sampling.ipynb).
+# The statements stand in Sections 4 to 6 of the journal version {cite:p}`slessor2025fedstas`, which adapts the sampling of {cite:t}`qi2023fedsampling`. Sampling without
+# replacement and stratification by proportion go back to {cite:t}`neyman1934two`, and unequal chances to {cite:t}`hansen1943theory` and
+# {cite:t}`horvitz1952generalization`. The page [](03_data_sampling.ipynb) draws such samples, and shows how private sizes enter.

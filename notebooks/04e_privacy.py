@@ -17,7 +17,7 @@
 # :needs: conditional probabilities; how a client reports its size, which the page on data sampling tells
 # ```
 #
-# It promises that a single report hides the size of a client, and nothing more: the promise is spent after the first round. At the end you will know
+# The bound ε = 3 promises that a single report hides the size of a client, and nothing more: the promise is spent after the first round. At the end you will know
 # - for which fake sizes, and for whom, Lemma 5 is true, and that it is then exact;
 # - what 99 rounds cost, as an $\epsilon$ and as the chance that a size is read off;
 # - what one remembered report costs, and what else a participant sends.
@@ -522,5 +522,5 @@ print("two reports:", theory.mode_attack(100, evidence.ALPHA, 2)[1:])
 # %% [markdown]
 # ## Further reading
 #
-# {cite:t}`warner1965randomized` for randomised response, {cite:t}`dwork2006differential` for differential privacy, {cite:t}`erlingsson2014rappor` for memoisation at scale, {cite:t}`qi2023fedsampling` for
-# reports of sizes. The negative association of sampling indicators is due to Joag-Dev and Proschan (Annals of Statistics 11, 1983, 286–295). The texts: {cite:t}`slessor2024fedstas,slessor2025fedstas`.
+# {cite:t}`warner1965randomized` invented randomised response, {cite:t}`dwork2006differential` defined differential privacy, {cite:t}`erlingsson2014rappor` memoise reports at scale, and {cite:t}`qi2023fedsampling`
+# report sizes in this way. The negative association of sampling indicators is due to Joag-Dev and Proschan (Annals of Statistics 11, 1983, 286–295). The statements are quoted from {cite:t}`slessor2024fedstas,slessor2025fedstas`.

@@ -57,8 +57,9 @@ plots.set_page_style()
 #
 # ```{admonition} As written: journal, Theorem 2
 # :class: as-written
-# $\mathbb E[F(\boldsymbol w_T)] - F^* \le O\big(\tfrac{\sum p_k^2\sigma_k^2 + E^2G^2 + \gamma G^2}{\mu T}\big) + O\big(\tfrac{L\Gamma}{\mu T}\big)$
-# $\;+\; O\big(\tfrac{E^2G^2}{m\mu T}\big) - O\big(\tfrac{\omega^2}{m}\big) - O\big(\tfrac{\chi^2}{m}\big)$
+# $\mathbb E[F(\boldsymbol w_T)] - F^*$
+# $\;\le O\big(\tfrac{\sum p_k^2\sigma_k^2 + E^2G^2 + \gamma G^2}{\mu T}\big)$ $+\, O\big(\tfrac{L\Gamma}{\mu T}\big)$
+# $+\, O\big(\tfrac{E^2G^2}{m\mu T}\big)$ $-\, O\big(\tfrac{\omega^2}{m}\big) - O\big(\tfrac{\chi^2}{m}\big)$
 # ```
 #
 # The first three terms vanish as $T$ grows, but the last two do not, unless $\omega = \chi = 0$. (A hidden constant of 0 would
@@ -195,9 +196,18 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 # $\sigma_*^2 = \sum_k \frac{\omega_k^2}{\nu_k} \|\nabla F_k(\boldsymbol w^*)\|^2$ and $\Lambda = L(1 + 2\rho)$.
 #
 # 1. With a constant step $\eta \le 1/\Lambda$,
-#    $\;\mathbb E\|\boldsymbol w_T - \boldsymbol w^*\|^2 \le (1 - \eta\mu)^T \|\boldsymbol w_0 - \boldsymbol w^*\|^2 + \frac{2\eta\sigma_*^2}{\mu}$.
+#
+#    $$\begin{aligned}
+#    \mathbb E\|\boldsymbol w_T - \boldsymbol w^*\|^2 \le {} & (1 - \eta\mu)^T \|\boldsymbol w_0 - \boldsymbol w^*\|^2 \\
+#    & + \frac{2\eta\sigma_*^2}{\mu} .
+#    \end{aligned}$$
+#
 # 2. With $\eta_t = \frac{2}{\mu(t + \gamma)}$, $\gamma = 2\Lambda/\mu$,
-#    $\;\mathbb E\|\boldsymbol w_T - \boldsymbol w^*\|^2 \le \frac{v}{T + \gamma}$, $\;v = \max\big(\frac{8\sigma_*^2}{\mu^2}, \gamma\|\boldsymbol w_0 - \boldsymbol w^*\|^2\big)$.
+#
+#    $$\begin{gathered}
+#    \mathbb E\|\boldsymbol w_T - \boldsymbol w^*\|^2 \le \frac{v}{T + \gamma}, \\
+#    v = \max\Big(\frac{8\sigma_*^2}{\mu^2}, \gamma\|\boldsymbol w_0 - \boldsymbol w^*\|^2\Big) .
+#    \end{gathered}$$
 #
 # In both, $\mathbb E F(\boldsymbol w_T) - F^*$ is at most $L/2$ times that. The same holds with $\nu_k = m\,\omega_k$ in the constants for two more
 # designs: $m$ draws with $p_k \propto \omega_k \|\nabla F_k(\boldsymbol w_t)\|$, and clustered sampling with weights $1/m$.
@@ -208,17 +218,21 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 # By smoothness and convexity $\|\nabla F_k(\boldsymbol w) - \nabla F_k(\boldsymbol w^*)\|^2 \le 2L D_k$, and $\sum_k \omega_k D_k = F(\boldsymbol w) - F^*$. The
 # variance of independent draws is at most the sum of their second moments:
 #
-# $$\mathbb E\|\hat{\boldsymbol g} - \nabla F\|^2 \le \sum_k \frac{\omega_k^2}{\nu_k}\|\nabla F_k(\boldsymbol w)\|^2$$
-#
-# $$\le \sum_k \frac{\omega_k^2}{\nu_k}\big(4L D_k + 2\|\nabla F_k(\boldsymbol w^*)\|^2\big) \le 4L\rho\,(F - F^*) + 2\sigma_*^2 .$$
+# $$\begin{aligned}
+# & \mathbb E\|\hat{\boldsymbol g} - \nabla F\|^2 \le \sum_k \frac{\omega_k^2}{\nu_k}\|\nabla F_k(\boldsymbol w)\|^2 \\
+# & \;\le \sum_k \frac{\omega_k^2}{\nu_k}\big(4L D_k + 2\|\nabla F_k(\boldsymbol w^*)\|^2\big) \\
+# & \;\le 4L\rho\,(F - F^*) + 2\sigma_*^2 .
+# \end{aligned}$$
 #
 # With $\|\nabla F\|^2 \le 2L(F - F^*)$: $\;\mathbb E\|\hat{\boldsymbol g}\|^2 \le 2\Lambda(F - F^*) + 2\sigma_*^2$. Hence, by strong convexity,
 #
-# $$\mathbb E\|\boldsymbol w_{t+1} - \boldsymbol w^*\|^2 \le (1 - \eta_t\mu)\|\boldsymbol w_t - \boldsymbol w^*\|^2$$
+# $$\begin{aligned}
+# \mathbb E\|\boldsymbol w_{t+1} - \boldsymbol w^*\|^2 \le {} & (1 - \eta_t\mu)\|\boldsymbol w_t - \boldsymbol w^*\|^2 \\
+# & - 2\eta_t(1 - \eta_t\Lambda)(F - F^*) \\
+# & + 2\eta_t^2\sigma_*^2 ,
+# \end{aligned}$$
 #
-# $$- \; 2\eta_t(1 - \eta_t\Lambda)(F - F^*) + 2\eta_t^2\sigma_*^2 ,$$
-#
-# and the middle term is at most 0. This is part 1 (a geometric sum). Part 2 by induction with $x = t + \gamma$:
+# and the middle term is at most 0. This is part 1 (a geometric sum). Part 2 follows by induction with $x = t + \gamma$:
 # $(1 - \frac2x)\frac vx + \frac{8\sigma_*^2}{\mu^2x^2} \le \frac{v(x - 1)}{x^2} \le \frac{v}{x + 1}$.
 # Draws by norm have the second moment $\frac1m(\sum_k\omega_k\|\nabla F_k\|)^2 \le \frac1m\sum_k\omega_k\|\nabla F_k\|^2$ by Cauchy and Schwarz, the value for
 # $\nu_k = m\omega_k$. Clustered sampling: the second moments of its rows sum to $\frac1m\sum_k\omega_k\|\nabla F_k\|^2$, too.
@@ -425,7 +439,7 @@ for local in (1, 5, 20):
 #
 # ```{prf:proof}
 # With $z = (\boldsymbol w, 1)$ a round is $z \mapsto (I - \sum_k c_k K_k) z$, $K_k$ fixed matrices. So $X = \mathbb E zz^\top$ becomes
-# $X - \bar K X - X\bar K^\top + \sum_{kl} \mathbb E[c_kc_l] K_k X K_l^\top$, $\bar K = \sum_k \mathbb E c_k K_k$. This is monotone in $X$ (it is
+# $X - \bar K X - X\bar K^\top$ $+ \sum_{kl} \mathbb E[c_kc_l] K_k X K_l^\top$, $\bar K = \sum_k \mathbb E c_k K_k$. This is monotone in $X$ (it is
 # $\mathbb E M X M^\top$), and in $\mathbb E cc^\top$: a difference $\sum_i v_iv_i^\top$ of second moments adds $\sum_i V_i X V_i^\top \succeq 0$, $V_i = \sum_k v_{ik} K_k$.
 # Induction over rounds. For MD and clustered sampling with rows $r_k$ the difference is $\frac1{m^2}\sum_k (r_k - p)(r_k - p)^\top$.
 # ```
@@ -626,5 +640,5 @@ for beta in (0.25, 1, 2):
 # ## Further reading
 #
 # {cite:t}`li2020convergence` prove the rate of FedAvg for uniform and MD draws with several local steps; Theorem 2 builds on it by way of
-# {cite:t}`gao2025fedsts`. The draws by norm with their weights are {cite:t}`hansen1943theory`'s. Clustered sampling:
-# {cite:t}`fraboni2021clustered` and [](06_clustered_sampling.ipynb).
+# {cite:t}`gao2025fedsts`. The draws by norm with their weights are {cite:t}`hansen1943theory`'s. Clustered sampling is due to
+# {cite:t}`fraboni2021clustered`; the page [](06_clustered_sampling.ipynb) runs it.

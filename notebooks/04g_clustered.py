@@ -107,7 +107,10 @@ expect("Five rows of the table fail", len(theorems) == 5, fail=", ".join(theorem
 #    if and only if $\sum_k r_{k,i} = mp_i$ for all $i$. From here on let this be so.
 # 2. No direction gains variance:
 #
-#    $$\mathrm{Cov}_{MD}(\omega) - \mathrm{Cov}_C(\omega) = \frac1{m^2}\sum_k (r_k - p)(r_k - p)^\top .$$
+#    $$\begin{aligned}
+#    \mathrm{Cov}_{MD}(\omega) &- \mathrm{Cov}_C(\omega) \\
+#    &= \frac1{m^2}\sum_k (r_k - p)(r_k - p)^\top .
+#    \end{aligned}$$
 #
 # 3. Nobody is left out more often: $P(i \notin S_C) = \prod_k(1 - r_{k,i})$ is at most $(1-p_i)^m = P(i \notin S_{MD})$.
 # 4. For client $i$, equality of the variances and equality in 3 both mean $r_{k,i} = p_i$ for all $k$. For all clients
@@ -435,7 +438,7 @@ table(evidence["alg1"].table)
 # {glue:text}`ch4g_random_2:.1f` %, and with all three in {glue:text}`ch4g_random_3:.0f` %.
 #
 # The proof of Theorem 3 describes yet another allocation: first $\lfloor mp_i\rfloor$ rows for client $i$ alone, then the remainders. This allocation is valid, too, and
-# no client loses a row of its own, in which it is certain to be drawn. In Fig. 3 a cut may fall into such a row, so in
+# no client loses a row of its own, in which it is certain to be drawn. In the paper's Fig. 3 a cut may fall into such a row, so in
 # {glue:text}`ch4g_lost` of the {glue:text}`ch4g_of` small federations a client loses a certain draw. This is the smallest case:
 
 # %% tags=["remove-input"]
@@ -547,9 +550,11 @@ assert levels[0] - levels[1] == between and levels == sorted(levels, reverse=Tru
 # Let strata have masses $\omega_h = \sum_{i\in h}p_i$ with whole $m\omega_h$, and draw $m\omega_h$ clients of stratum $h$ with replacement and
 # $p_i/\omega_h$. For any vectors $z$ all three schemes are unbiased for $\bar z$ and
 #
-# $$V_{MD} - V_{strat} = \frac1m\sum_h\omega_h\|\bar z_h - \bar z\|^2 ,$$
-#
-# $$V_{strat} - V_{rows} = \frac1{m^2}\sum_h\sum_{k\in h}\|\bar z_k - \bar z_h\|^2 ,$$
+# $$\begin{aligned}
+# V_{MD} &- V_{strat} = \frac1m\sum_h\omega_h\|\bar z_h - \bar z\|^2 , \\
+# V_{strat} &- V_{rows} \\
+# &= \frac1{m^2}\sum_h\sum_{k\in h}\|\bar z_k - \bar z_h\|^2 ,
+# \end{aligned}$$
 #
 # where *rows* is any clustered scheme with $m\omega_h$ rows within each stratum $h$.
 # ```
@@ -673,7 +678,7 @@ print(check.answer("clusters/variance", variance))
 # ```{exercise-start} Mend the pseudocode
 # :label: ex-ch4g-line
 # ```
-# Level 2. Write `line(sizes, m)`: the whole-number rows $r'$ of Fig. 3 for sizes in descending order, as lists:
+# Level 2. Write `line(sizes, m)`: the whole-number rows $r'$ of the paper's Fig. 3 for sizes in descending order, as lists:
 # `check.answer("clusters/line", line)`.
 # ```{exercise-end}
 # ```
@@ -731,7 +736,7 @@ print(check.answer("clusters/no-gain", [["1/2", "1/2", 0, 0], [0, 0, "1/2", "1/2
 # ```{exercise-start} A certain draw lost
 # :label: ex-ch4g-certain
 # ```
-# Level 3. Find sizes of at most three clients and a number of draws $m$ for which Fig. 3 gives some client fewer rows of its own than $\lfloor mp_i\rfloor$:
+# Level 3. Find sizes of at most three clients and a number of draws $m$ for which the paper's Fig. 3 gives some client fewer rows of its own than $\lfloor mp_i\rfloor$:
 # `check.answer("clusters/certain", (sizes, m))`.
 # ```{exercise-end}
 # ```
@@ -755,5 +760,5 @@ print(clustered.counts_by_size([1, 1, 1], 4).tolist())
 # %% [markdown]
 # ## Further reading
 #
-# {cite:t}`fraboni2021clustered`, appendices A to C. MD sampling as an unbiased scheme: {cite:t}`li2020convergence`. Draws with unequal
-# probabilities: {cite:t}`hansen1943theory`. The slides' paper: {cite:t}`qi2023fedsampling`; FedOpt: {cite:t}`reddi2021adaptive`.
+# The proofs stand in appendices A to C of {cite:t}`fraboni2021clustered`. {cite:t}`li2020convergence` treat MD sampling as an unbiased scheme, and {cite:t}`hansen1943theory` draws with unequal
+# probabilities. The slides belong to {cite:t}`qi2023fedsampling`, and FedOpt is due to {cite:t}`reddi2021adaptive`.

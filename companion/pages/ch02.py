@@ -96,15 +96,15 @@ def draw_purity(purities: pd.DataFrame) -> Figure:
         plots.bars(ax, mean, SUMMARIES, low=low, high=high, stacked=True, width=0.36)
         by_chance = [by_kind.get_group(f"{name} shuffled").mean() for name in SUMMARIES]
         for y, (style, chance) in enumerate(zip(SUMMARIES.values(), by_chance, strict=True)):
-            ax.plot([chance, chance], [y - 0.22, y + 0.26], color=BLACK, lw=2)
+            ax.plot([chance, chance], [y - 0.21, y + 0.26], color=BLACK, lw=2)
             colour = plots.text_colour(style.colour)
-            ax.text(0, y - 0.27, style.label, color=colour, fontsize=9)
+            ax.text(0, y - 0.33, style.label, color=colour, fontsize=9)
         last_row = len(SUMMARIES) - 1
         plots.annotate(ax, by_chance[-1], last_row + 0.26, "by chance", BLACK, 0, -7, ha="center")
-        ax.set(yticks=[], ylim=(2.75, -0.75), xlim=(0, 100))
+        ax.set(yticks=[], ylim=(2.75, -0.8), xlim=(0, 100))
 
     parts = dict(list(purities.groupby("partition", sort=False)))
-    return plots.panels(draw, parts, height=2.0, xlabel="label purity of the strata (%)")
+    return plots.panels(draw, parts, height=2.1, xlabel="label purity of the strata (%)")
 
 
 KINDS = {  # of strata, as the table calls them
@@ -225,15 +225,17 @@ def draw_exponents(powers: np.ndarray, variances: dict[str, np.ndarray]) -> Figu
     colours = dict(zip(variances, (Style(BLACK), Style(WRITTEN)), strict=True))
     axis = {"xlabel": "exponent of $S_h$ in the allocation", "ylabel": "V (% of proportional)"}
     plots.curves(ax, pd.DataFrame(variances, powers), colours, names=False, **axis)
+    beside = np.abs(powers - 1.1).argmin()  # of the upright lines
     for name, values in variances.items():
-        least, where = values.argmin(), {"ha": "center"}
-        plots.annotate(ax, powers[least], values[least], name, colours[name].colour, 0, -9, **where)
+        plots.annotate(ax, powers[beside], values[beside], name, colours[name].colour, 2, -9)
     ax.axhline(100, color=GREY, lw=1, ls=":")
     low, high = min(map(np.min, variances.values())), max(map(np.max, variances.values()))
     for power, name in ((0, "proportional"), (1, "deviation"), (2, "variance")):
-        ax.axvline(power, color=GREY, lw=1, ls=":")
+        bottom, top = low - 0.16 * (high - low), high + 0.03 * (high - low)
+        ax.plot([power, power], [bottom, top], color=GREY, lw=1, ls=":")
         ha = "left" if power == 0 else "center"
-        ax.text(power, high + 0.06 * (high - low), name, fontsize=9, ha=ha)
+        ax.text(power, high + 0.07 * (high - low), name, fontsize=9, ha=ha)
+    ax.grid(axis="x", visible=False)
     ax.set(xlim=(0, powers[-1]), ylim=(low - 0.16 * (high - low), high + 0.2 * (high - low)))
     return figure
 
@@ -256,7 +258,7 @@ def draw_allocations(sizes: np.ndarray, panels: dict[int, dict[str, tuple]]) -> 
         panels: by the number of participants and rule, the allocation [H], and the variance V in per cent of the best.
     """
     heights = [len(rules) + 1.3 for rules in panels.values()]
-    size = {"height_ratios": heights, "figsize": (plots.WIDTH, 0.52 * sum(heights))}
+    size = {"height_ratios": heights, "figsize": (plots.WIDTH, 0.54 * sum(heights))}
     figure, axes = plt.subplots(len(panels), 1, **size)
     at, right = np.arange(len(sizes)), len(sizes) - 0.4
     most = max(np.max(draws) for rules in panels.values() for draws, _ in rules.values())
@@ -268,10 +270,10 @@ def draw_allocations(sizes: np.ndarray, panels: dict[int, dict[str, tuple]]) -> 
             empty = draws == 0
             disc = {"color": style.colour, "alpha": 0.3, "lw": 0}
             ax.scatter(
-                at[~empty], np.full((~empty).sum(), -row), 60 + 260 * draws[~empty] / most, **disc
+                at[~empty], np.full((~empty).sum(), -row), 170 + 230 * draws[~empty] / most, **disc
             )
             ring = {"facecolor": "none", "edgecolor": BLACK, "lw": 2}
-            ax.scatter(at[empty], np.full(empty.sum(), -row), 150, **ring)
+            ax.scatter(at[empty], np.full(empty.sum(), -row), 170, **ring)
             for stratum, count in enumerate(draws):
                 text = f"{count:.1f}" if rule == "printed" else f"{count:.0f}"
                 ax.text(stratum, -row - 0.04, text, ha="center", va="center", fontsize=8)
@@ -284,6 +286,7 @@ def draw_allocations(sizes: np.ndarray, panels: dict[int, dict[str, tuple]]) -> 
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
     axes[-1].set_xlabel("stratum, by its number of clients")
+    figure.get_layout_engine().set(h_pad=0.12)
     return figure
 
 

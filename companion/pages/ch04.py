@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,21 +11,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.claims import ledger
-from companion.pages import plots
-
-
-def _escape_markdown(text: str) -> str:
-    """Escape what Markdown would read as markup; leave a text with formulas as it is."""
-    return text if "$" in text else re.sub(r"([*_`|<\[\]])", r"\\\1", text)
+from companion.pages import formulas, plots
 
 
 def _tabulate_statements(rows: pd.DataFrame) -> str:
     """Return the statements of one paper with their verdicts, each linked to the part that decides it."""
     pages = [f"{row.link.split('#')[0]}.ipynb" for row in rows.itertuples()]
-    places = map(_escape_markdown, rows["place"])
+    places = map(formulas.set_formulas, rows["place"])
     columns = {
         "place": [f"[{place}]({page})" for place, page in zip(places, pages, strict=True)],
-        "what it says": map(_escape_markdown, rows["statement"]),
+        "what it says": map(formulas.set_formulas, rows["statement"]),
         "verdict": [f"[{word}]{{.verdict-chip .verdict-{word}}}" for word in rows["verdict"]],
     }
     return pd.DataFrame(columns).to_markdown(index=False, disable_numparse=True)

@@ -74,10 +74,18 @@ def draw_order(variances: dict[str, float], squared_bias: float) -> Figure:
         variances: by the design's name.
         squared_bias: of the plain mean, the design `as written`, in the same unit; it is hatched.
     """
-    colours = {"no strata": plots.GREY, "strata": plots.ORANGE, "as written": plots.WRITTEN}
+    colours = {
+        "no strata": plots.GREY,
+        "strata, proportional": plots.ORANGE,
+        "strata, Neyman": "#7A5C1E",
+        "as written": plots.WRITTEN,
+        "corrected, norms of the first": "#66C2A5",
+        "corrected, squeezed": plots.CORRECTED,
+        "corrected, norms of the updates": "#00543D",
+    }
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 4.4))
     for row, (name, value) in enumerate(variances.items()):
-        colour = next((c for key, c in colours.items() if name.startswith(key)), plots.CORRECTED)
+        colour = next(c for key, c in colours.items() if name.startswith(key))
         bias = squared_bias if name.startswith("as written") else 0.0
         ax.barh(-row, 100 * value, color=colour, height=0.4)
         hatched = {"color": "none", "edgecolor": colour, "hatch": "/////", "height": 0.4}

@@ -57,7 +57,7 @@ def draw_validity(sizes=(6, 60, 600), m: int = 10) -> Figure:
     for name, (_, _, request, size) in covariances.SETTINGS.items():
         last.plot(size, request, "o", color=plots.BLACK, ms=6)
         label, _, _ = name.partition(" (")
-        plots.annotate(last, size, request, label, plots.BLACK, -7, ha="right")
+        plots.annotate(last, size, request, label, plots.BLACK, -5, 7, ha="right")
     plots.annotate(last, 1.2, 3, "a covariance", plots.BLACK, 0)
     plots.annotate(last, 1.1, 800, "negative for\nequal gradients", plots.BLACK, 0)
     plots.annotate(last, 560, 60, "negative for\nall gradients", plots.BLACK, 0, ha="right")

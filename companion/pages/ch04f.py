@@ -17,7 +17,8 @@ STYLES = {
     "corrected": Style(plots.CORRECTED),
     "uniform": Style(AMBER),
 }
-CLUSTERED = plots.method_style("clustered-size").colour
+BY_SIZE = plots.method_style("clustered-size").colour
+BY_SIMILARITY = plots.method_style("clustered-similarity").colour
 
 
 def decide(function: Callable) -> str:
@@ -130,7 +131,7 @@ def draw_clustered(floors: dict[str, tuple[float, float]], tails: dict[str, list
         tails: by design, the expected squared gradient in each round.
     """
     figure, (above, below) = plt.subplots(2, 1, figsize=(plots.WIDTH, 4.8), height_ratios=(1.1, 1))
-    colours = (plots.PINK, AMBER, CLUSTERED, CLUSTERED)
+    colours = (plots.PINK, plots.GREY, BY_SIZE, BY_SIMILARITY)
     for row, ((one_step, five_steps), colour) in enumerate(
         zip(floors.values(), colours, strict=True)
     ):
@@ -147,7 +148,8 @@ def draw_clustered(floors: dict[str, tuple[float, float]], tails: dict[str, list
     lines = {
         n: pd.Series(map(float, tails[n]), range(1, len(tails[n]) + 1)) for n in ("MD", "clustered")
     }
-    styles = {"MD": Style(plots.PINK, marker="o"), "clustered": Style(CLUSTERED, marker="o")}
+    # Of equal clients in a list, the rows by size hold neighbours, as the rows of these four clients do.
+    styles = {"MD": Style(plots.PINK, marker="o"), "clustered": Style(BY_SIZE, marker="o")}
     axis = {"xlabel": "round", "ylabel": r"$\mathbb{E}\,\|\nabla F(w_t)\|^2$", "ylim": (0.7, 1.02)}
     plots.curves(below, lines, styles, width=1.5, **axis)
     below.set_title("flat tails", loc="left")

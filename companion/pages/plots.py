@@ -362,7 +362,7 @@ def curves(
         if band == "bars":  # clear of the last bars
             right = max(x for x, *_ in ends.values())
             ends = {name: (right, y, colour) for name, (_, y, colour) in ends.items()}
-        name_ends(ax, ends)
+        name_ends(ax, ends, right=8 if band == "bars" else 6)
     return ax
 
 
@@ -431,9 +431,14 @@ def annotate(
     ax.annotate(text, (x, y), (right, up), textcoords="offset points", **options)
 
 
-def name_ends(ax: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 12.0) -> None:
-    """Write each name to the right of its curve's end (x, y, colour), at least `gap` points apart and no higher or
-    lower than the panel, where they would touch its title or the labels of its x-axis."""
+def name_ends(
+    ax: Axes,
+    ends: Mapping[str, tuple[float, float, str]],
+    gap: float = 12.0,
+    right: float = 6.0,
+) -> None:
+    """Write each name `right` points to the right of its curve's end (x, y, colour), at least `gap` points apart and no
+    higher or lower than the panel, where they would touch its title or the labels of its x-axis."""
     points = 72 / ax.figure.dpi
     heights = {n: points * ax.transData.transform((x, y))[1] for n, (x, y, _) in ends.items()}
     bottom, top = points * ax.bbox.y0, points * ax.bbox.y1
@@ -455,7 +460,7 @@ def name_ends(ax: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float
     for group in groups:
         for place, name in enumerate(group):
             x, y, colour = ends[name]
-            annotate(ax, x, y, name, colour, 6, lowest(group) + gap * place - heights[name])
+            annotate(ax, x, y, name, colour, right, lowest(group) + gap * place - heights[name])
 
 
 def legend(figure: Figure, styles: Mapping[str, Style], columns: int = 2) -> None:

@@ -99,7 +99,7 @@ def draw_on(
     if cloud is not None:
         dots = place(np.asarray(cloud) + 1 / 3)
         ax.scatter(*dots.T, 14, color=_POINT, alpha=0.7, lw=0, zorder=3)
-    places = [(0.3, 0.44), (0.66, 0.07), (0.66, -0.05)]  # of the names, clear of the discs
+    places = [(0.67, 0.6), (0.66, 0.07), (0.66, -0.05)]  # of the names, clear of discs and lines
     marks = {"all clients": TARGET} if target else {}
     for (name, update), at_name in zip((marks | dict(points or {})).items(), places, strict=False):
         where = place(np.asarray(update) + 1 / 3)
