@@ -170,8 +170,8 @@ expect("The data are those of", same_data)
 # ```{math}
 # :label: eq-squeeze
 # \begin{gathered}
-# G \in \mathbb{R}^d \;\longmapsto\; X \in \mathbb{R}^{d'},\ \lambda \in \{1, \dots, d'\}^d, \\
-# Z_i = X_{\lambda_i}.
+# G \in \mathbb{R}^d \;\longmapsto\; X \in \mathbb{R}^{d'}, \\
+# \lambda \in \{1, \dots, d'\}^d, \qquad Z_i = X_{\lambda_i}.
 # \end{gathered}
 # ```
 #

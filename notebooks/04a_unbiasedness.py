@@ -174,8 +174,9 @@ expect("The smallest counterexample has two clients", decided.verdict == "fails"
 # and that paper was not available to us. But every proof must pass through this line, in each stratum:
 #
 # $$\begin{aligned}
-# \mathbb E\Big[\frac1{m_h}\sum_{k\in S_t \cap \mathcal C_h} \boldsymbol w^k_{t+1}\Big] &= \frac1{m_h}\sum_{k\in\mathcal C_h} \nu_k\, \boldsymbol w^k_{t+1} \\
-# &\overset{?}{=} \frac1{N_h}\sum_{k\in\mathcal C_h} \boldsymbol w^k_{t+1}.
+# & \mathbb E\Big[\frac1{m_h}\sum_{k\in S_t \cap \mathcal C_h} \boldsymbol w^k_{t+1}\Big] \\
+# & \;= \frac1{m_h}\sum_{k\in\mathcal C_h} \nu_k\, \boldsymbol w^k_{t+1} \\
+# & \;\overset{?}{=} \frac1{N_h}\sum_{k\in\mathcal C_h} \boldsymbol w^k_{t+1}.
 # \end{aligned}$$
 #
 # The first step is always right. The second step holds for all models only if $\nu_k = m_h/N_h$, that is, if within a stratum every client is expected

@@ -314,9 +314,11 @@ table(set_formulas_of_table(decided["theorem3"].table))
 # $g^\top C g$ and $g^\top C_0 g$, so the assumption says $C \preceq C_0$. Let $\xi$ be the set of examples with $c_i \ne 0$. By Cauchy and Schwarz,
 # twice,
 #
-# $$1 = \Big(\mathbb E \sum_{i\in\xi} c_i\Big)^2 \le \Big(\mathbb E\, |\xi|^{1/2} \big(\textstyle\sum_i c_i^2\big)^{1/2}\Big)^2$$
-#
-# $$\le \mathbb E|\xi| \; \mathbb E\textstyle\sum_i c_i^2 \le \bar n\, \mathbb E\sum_i c_i^2 .$$
+# $$\begin{aligned}
+# 1 &= \Big(\mathbb E \sum_{i\in\xi} c_i\Big)^2 \\
+# &\le \Big(\mathbb E\, |\xi|^{1/2} \big(\textstyle\sum_i c_i^2\big)^{1/2}\Big)^2 \\
+# &\le \mathbb E|\xi| \; \mathbb E\textstyle\sum_i c_i^2 \le \bar n\, \mathbb E\sum_i c_i^2 .
+# \end{aligned}$$
 #
 # Hence $\operatorname{tr} C = \mathbb E\sum_i c_i^2 - \frac1{n_k} \ge \frac1{\bar n} - \frac1{n_k} = \operatorname{tr} C_0$. So
 # $C_0 - C$ is positive semidefinite with a trace of at most 0: it is 0.

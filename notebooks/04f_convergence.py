@@ -198,8 +198,9 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 # 1. With a constant step $\eta \le 1/\Lambda$,
 #
 #    $$\begin{aligned}
-#    \mathbb E\|\boldsymbol w_T - \boldsymbol w^*\|^2 \le {} & (1 - \eta\mu)^T \|\boldsymbol w_0 - \boldsymbol w^*\|^2 \\
-#    & + \frac{2\eta\sigma_*^2}{\mu} .
+#    & \mathbb E\|\boldsymbol w_T - \boldsymbol w^*\|^2 \\
+#    & \;\le (1 - \eta\mu)^T \|\boldsymbol w_0 - \boldsymbol w^*\|^2 \\
+#    & \;\quad + \frac{2\eta\sigma_*^2}{\mu} .
 #    \end{aligned}$$
 #
 # 2. With $\eta_t = \frac{2}{\mu(t + \gamma)}$, $\gamma = 2\Lambda/\mu$,
@@ -227,9 +228,9 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 # With $\|\nabla F\|^2 \le 2L(F - F^*)$: $\;\mathbb E\|\hat{\boldsymbol g}\|^2 \le 2\Lambda(F - F^*) + 2\sigma_*^2$. Hence, by strong convexity,
 #
 # $$\begin{aligned}
-# \mathbb E\|\boldsymbol w_{t+1} - \boldsymbol w^*\|^2 \le {} & (1 - \eta_t\mu)\|\boldsymbol w_t - \boldsymbol w^*\|^2 \\
-# & - 2\eta_t(1 - \eta_t\Lambda)(F - F^*) \\
-# & + 2\eta_t^2\sigma_*^2 ,
+# & \mathbb E\|\boldsymbol w_{t+1} - \boldsymbol w^*\|^2 \\
+# & \;\le (1 - \eta_t\mu)\|\boldsymbol w_t - \boldsymbol w^*\|^2 \\
+# & \;\quad - 2\eta_t(1 - \eta_t\Lambda)(F - F^*) + 2\eta_t^2\sigma_*^2 ,
 # \end{aligned}$$
 #
 # and the middle term is at most 0. This is part 1 (a geometric sum). Part 2 follows by induction with $x = t + \gamma$:

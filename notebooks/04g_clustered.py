@@ -108,8 +108,8 @@ expect("Five rows of the table fail", len(theorems) == 5, fail=", ".join(theorem
 # 2. No direction gains variance:
 #
 #    $$\begin{aligned}
-#    \mathrm{Cov}_{MD}(\omega) &- \mathrm{Cov}_C(\omega) \\
-#    &= \frac1{m^2}\sum_k (r_k - p)(r_k - p)^\top .
+#    & \mathrm{Cov}_{MD}(\omega) - \mathrm{Cov}_C(\omega) \\
+#    & \;= \frac1{m^2}\sum_k (r_k - p)(r_k - p)^\top .
 #    \end{aligned}$$
 #
 # 3. Nobody is left out more often: $P(i \notin S_C) = \prod_k(1 - r_{k,i})$ is at most $(1-p_i)^m = P(i \notin S_{MD})$.
@@ -129,7 +129,7 @@ expect("Five rows of the table fail", len(theorems) == 5, fail=", ".join(theorem
 # ```
 #
 # Parts 1 to 3 are the paper's, with eq. 8 also necessary. Part 2 is stronger than eq. 17, which is its diagonal;
-# {prf:ref}`lem-ch6-loewner` puts it to use. As an example we list all cohorts of three draws from clients of the sizes 5, 3, 2, 1 and 1:
+# {prf:ref}`lem-ch6-loewner` of {doc}`the page on clustered sampling <06_clustered_sampling>` puts it to use. As an example we list all cohorts of three draws from clients of the sizes 5, 3, 2, 1 and 1:
 
 
 # %%
@@ -560,7 +560,7 @@ assert levels[0] - levels[1] == between and levels == sorted(levels, reverse=Tru
 # ```
 #
 # ```{prf:proof}
-# By {prf:ref}`lem-ch6-strata` the stratified draw is the scheme with $m\omega_h$ rows $p_i/\omega_h$, whose means are $\bar z_h$. Apply part 5 of
+# By {prf:ref}`lem-ch6-strata` of {doc}`the page on clustered sampling <06_clustered_sampling>` the stratified draw is the scheme with $m\omega_h$ rows $p_i/\omega_h$, whose means are $\bar z_h$. Apply part 5 of
 # {prf:ref}`thm-ch4g-weights` to it, and again within each stratum, where its equal rows play the part of MD.
 # ```
 #

@@ -55,6 +55,7 @@ FORMULAS = {  # as typed: in LaTeX, without the dollar signs
     "η/n": r"\eta/n",
     "N_h S_h": r"N_h S_h",
     "N_h/N": r"N_h/N",
+    "m/N, m_h/N_h, 1/m_h and 1/N": r"m/N,\ m_h/N_h,\ 1/m_h \text{ and } 1/N",
     "m_h/N_h": r"m_h/N_h",
     "1/m_h": r"1/m_h",
     "∇F_k": r"\nabla F_k",
