@@ -523,9 +523,9 @@ table(ch09.tabulate_series(series))
 # $\gamma = \eta E$. Let $D_t = \sum_k \omega_k \|\nabla F_k(\boldsymbol w_t) - \nabla F(\boldsymbol w_t)\|^2$. If $\gamma L \le \frac14$, then
 #
 # $$\begin{aligned}
-# \frac1T \sum_{t < T} \mathbb E \|\nabla F(\boldsymbol w_t)\|^2
-# &\le \frac{30}{29} \Big( \frac{2 (F(\boldsymbol w_0) - F^*)}{\gamma T} \\
-# &\quad + \gamma L \bar v + \frac{25}{48} \gamma^2 L^2 \bar D \Big) ,
+# &\frac1T \sum_{t < T} \mathbb E \|\nabla F(\boldsymbol w_t)\|^2 \\
+# &\quad \le \frac{30}{29} \Big( \frac{2 (F(\boldsymbol w_0) - F^*)}{\gamma T} \\
+# &\qquad + \gamma L \bar v + \frac{25}{48} \gamma^2 L^2 \bar D \Big) ,
 # \end{aligned}$$
 #
 # with $\bar v$ and $\bar D$ the means of $\mathbb E v_t$ and $\mathbb E D_t$ over the rounds.
@@ -537,7 +537,7 @@ table(ch09.tabulate_series(series))
 # $\sum_k \omega_k \nabla F_k(\boldsymbol w_{k,s})$. Then $\sum_k \omega_k \boldsymbol u_k = -\gamma \bar{\boldsymbol g}$. By smoothness, given $\boldsymbol w_t$,
 #
 # $$\begin{aligned}
-# \mathbb E F(\boldsymbol w_{t+1})
+# &\mathbb E F(\boldsymbol w_{t+1}) \\
 # &\le F - \gamma \langle \boldsymbol g, \bar{\boldsymbol g} \rangle + \tfrac L2 \gamma^2 (\|\bar{\boldsymbol g}\|^2 + v_t) \\
 # &\le F - \tfrac\gamma2 \|\boldsymbol g\|^2 + \tfrac\gamma2 \|\boldsymbol g - \bar{\boldsymbol g}\|^2 \\
 # &\quad + \tfrac L2 \gamma^2 v_t ,

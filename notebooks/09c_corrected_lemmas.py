@@ -66,8 +66,10 @@ s = chapters.settings("09c_corrected_lemmas", globals())
 #    twice does this twice, with two samples ({ref}`draw_batches <wwi-code-batches>`).
 # 6. The server steps ({ref}`hansen_hurwitz <wwi-code-hh>`, {ref}`aggregate <wwi-code-aggregate>`, {ref}`step <wwi-code-step>`):
 #
-# $$\boldsymbol w_{t+1} = \boldsymbol w_t + \sum_h \frac1{m_h} \sum_{i=1}^{m_h} \frac{\omega_{k_i}}{p_t^{k_i}}
-#    \big(\boldsymbol w_{t+1}^{k_i} - \boldsymbol w_t\big)$$
+# $$\begin{aligned}
+# \boldsymbol w_{t+1} = \boldsymbol w_t + \sum_h \frac1{m_h} &\sum_{i=1}^{m_h} \frac{\omega_{k_i}}{p_t^{k_i}} \\
+# &\big(\boldsymbol w_{t+1}^{k_i} - \boldsymbol w_t\big)
+# \end{aligned}$$
 # ```
 #
 # ```{prf:algorithm} FedSTaS, corrected, with private sizes: fedstas-unbiased-dp
