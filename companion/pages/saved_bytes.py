@@ -300,6 +300,7 @@ RAW_SAVES = (
     GARMENTS,
 )  # where strata save bytes between last models
 FEW_SILENT, SILENT = "newsgroups-silent-0.1", "newsgroups-silent-0.3"
+FEW_SILENT_DIGITS, SILENT_DIGITS = "mnist-silent-0.1", "mnist-silent-0.3"
 FEW_SILENT_FEATURES, SILENT_FEATURES = "cifar10-features-silent-0.1", "cifar10-features-silent-0.3"
 LABEL_COUNTS = "least-variance, labels"
 # Differences to MD that the text has, by key: setting, model, outcome, arm.
@@ -327,6 +328,10 @@ NUMBERS = {
     "silent_points": (SILENT, "average", "large", RECOMMENDED),
     "silent_labels": (SILENT, "average", "large", LABEL_COUNTS),
     "silent_similarity": (SILENT, "average", "large", SIMILARITY),
+    "few_silent_digits": (FEW_SILENT_DIGITS, "average", "ratio", RECOMMENDED),
+    "silent_digits": (SILENT_DIGITS, "average", "ratio", RECOMMENDED),
+    "silent_digits_similarity": (SILENT_DIGITS, "average", "ratio", SIMILARITY),
+    "silent_digits_points": (SILENT_DIGITS, "average", "large", RECOMMENDED),
     "few_silent_features": (FEW_SILENT_FEATURES, "average", "ratio", RECOMMENDED),
     "silent_features": (SILENT_FEATURES, "average", "ratio", RECOMMENDED),
 }
@@ -571,6 +576,10 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
         _row(gains, setting, "average", "ratio")
         for setting in (FEW_SILENT_FEATURES, SILENT_FEATURES)
     ]
+    few_silent_digits, silent_digits = (
+        [_row(gains, setting, "average", "ratio", arm) for arm in (RECOMMENDED, LABEL_COUNTS)]
+        for setting in (FEW_SILENT_DIGITS, SILENT_DIGITS)
+    )
     silent = {
         arm: _row(gains, SILENT, "average", "large", arm)
         for arm in (RECOMMENDED, LABEL_COUNTS, SIMILARITY)
@@ -620,7 +629,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
         "role early": bool(early[BY_ROLE]["high"] < 0),
         "headroom": bool(most.loc[THOUSAND, "headroom"] < 0.5),
         "nearly all": bool(most.loc[UNLIKE, "share"] > 0.9),
-        "nothing": len(similarity) == 7
+        "nothing": len(similarity) == 8
         and all(abs(row["mean"]) < 0.5 for s, row in similarity.items() if s != GARMENTS),
         "a quarter": bool(0.7 < similar[GARMENTS]["mean"] < 0.85 and similar[GARMENTS]["high"] < 1)
         and all(row["low"] < 1 < row["high"] for s, row in similar.items() if s != GARMENTS),
@@ -645,6 +654,11 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
                 if arm != RECOMMENDED
             )
         ),
+        "silent digits": all(
+            0.75 < row["mean"] < 0.85 and row["holm"] < 0.05 for row in silent_digits
+        )
+        and all(row["high"] < 1 and row["holm"] > 0.05 for row in few_silent_digits)
+        and len(set(get_rates(table, SILENT_DIGITS)[["md", RECOMMENDED, LABEL_COUNTS]])) == 1,
         "silent rates": bool(
             rates[LABEL_COUNTS] == rates[SIMILARITY] < rates["md"] < rates[RECOMMENDED]
         ),
