@@ -278,7 +278,7 @@ table(saved_bytes.tabulate_costs(planned))
 # {glue:text}`ch10_second_silent_sketch_rate:g` for the sketch, and for label counts it hardly told 1 from 3. On CIFAR-10 features the strata change as little as without silence:
 # {glue:text}`ch10_second_few_silent_features` times MD's bytes with 10 % and {glue:text}`ch10_second_silent_features` with 30 %.
 #
-# On MNIST silence makes the strata worth more, at the same learning rate: with 10 % they need {glue:text}`ch10_second_few_silent_digits` times MD's bytes, and with 30 % {glue:text}`ch10_second_silent_digits`, which is sure after the correction.
+# On MNIST silence makes the strata worth more, at the same learning rate: with 10 % they need {glue:text}`ch10_second_few_silent_digits` times MD's bytes, and with 30 % {glue:text}`ch10_second_silent_digits`; the latter stays sure after the correction.
 # Then they end {glue:text}`ch10_second_silent_digits_points` points above MD. Strata from label counts do the same, and clustered sampling by similarity needs {glue:text}`ch10_second_silent_digits_similarity` times the bytes.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the ratios", "code_prompt_hide": "Hide the ratios"}
@@ -347,7 +347,7 @@ display(saved_bytes.offer_downloads({"outcomes.csv": outcomes, "against-md.csv":
 #   the figure leave them out, and what is recorded of them stands in the table of all cells. Shakespeare with silent clients is planned and not begun, and neither is CIFAR-10 with the convolutional network.
 # - **Heads in closed form** were planned as rivals, and recorded last. They have five partitions where the designs have ten seeds, since only the order in which clients answer changes with the partition. We chose their penalty, but not the
 #   count of bytes, by the validation split.
-# - **Missing arms.** On Shakespeare strata from last updates are not recorded, and the local pivotal method has two seeds. To compare the updates of hundreds of clients in each round takes long.
+# - **Missing arms.** On Shakespeare strata from last updates are not recorded. To compare the updates of hundreds of clients in each round takes long.
 # ````
 #
 # The comparison that came before stands in {doc}`10c_first_comparison`, with what was wrong in it.
