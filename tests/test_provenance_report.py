@@ -200,7 +200,12 @@ def find_displays(stem: str) -> list[tuple[str, set[str], str]]:
             }
             is_figure = "fig" in ast.unparse(statement)
             is_block = isinstance(statement, ast.Expr | ast.If | ast.For)
-            if functions & {"show", "table", "fold_table", "display"} and sweeps and is_block and not is_figure:
+            if (
+                functions & {"show", "table", "fold_table", "display"}
+                and sweeps
+                and is_block
+                and not is_figure
+            ):
                 text = next((t for k, t in cells[position + 1 :] if k == "markdown"), "")
                 tables.append((ast.unparse(statement)[:60], sweeps, text))
     figures = []
