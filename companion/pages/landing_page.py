@@ -117,12 +117,15 @@ def check_sentences(
     return [
         ("a round misses two or three of the ten digits on average", misses),
         ("where sizes differ, FedSTaS as written ends", written.high < 0),
-        ("With equal sizes the two averages agree, and FedSTaS ends", equal.low > 0),
+        (
+            "With equal sizes the average over clients is that over data, and FedSTaS ends",
+            equal.low > 0,
+        ),
         ("on MNIST tuning that rate is worth more than any choice of clients", worth > best),
         ("no choice of clients adds as much", worth > best),
         ("which costs nothing and adds up to", second["average"]),
         (
-            "a third of the bytes on one of eight tasks, a fifth on another, at most a tenth on a third",
+            "a third of the bytes on one of eight tasks, a fifth on another, about a tenth at most on a third",
             saves,
         ),
         ("nothing that ten seeds can see on four", second["same"]),

@@ -51,7 +51,9 @@ def fold_table(title: str, frame, note: str = ""):
     from IPython.display import Markdown
 
     text = f"{frame.to_markdown(index=False, disable_numparse=True)}\n\n{note}".rstrip()
-    return Markdown(f"````{{admonition}} {title}\n:class: dropdown\n\n{text}\n````")
+    return Markdown(
+        f"~~~~{{admonition}} {title}\n:class: dropdown\n\n{text}\n~~~~"
+    )  # a title may have backticks
 
 
 def glue_values(chapter: str, /, **values: Any) -> None:

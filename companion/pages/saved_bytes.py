@@ -322,6 +322,7 @@ NUMBERS = {
     "shakespeare_early": (BY_ROLE, "average", "small", RECOMMENDED),
     "shakespeare_raw_points": (BY_ROLE, "raw", "large", RECOMMENDED),
     "few_silent_ratio": (FEW_SILENT, "average", "ratio", RECOMMENDED),
+    "few_silent_points": (FEW_SILENT, "average", "large", RECOMMENDED),
     "few_silent_labels": (FEW_SILENT, "average", "ratio", LABEL_COUNTS),
     "few_silent_similarity": (FEW_SILENT, "average", "ratio", SIMILARITY),
     "silent_ratio": (SILENT, "average", "ratio", RECOMMENDED),
@@ -410,11 +411,12 @@ def compute_closed_form_numbers(heads: pd.DataFrame, table: pd.DataFrame) -> dic
         closed.xs(head, level="head") for head in (closed_form_heads.RIDGE, closed_form_heads.MEANS)
     )
     times = ridge["megabytes"] / ridge["budget"]
+    md = table[(table["model"] == "average") & (table["arm"] == "md")]
     return {
         "closed_ridge": ridge.loc[TWENTY, "large"],
         "closed_ridge_best": best[TWENTY],
         "closed_ridge_megabytes": ridge.loc[TWENTY, "megabytes"],
-        "closed_ridge_budget": ridge.loc[TWENTY, "budget"],
+        "closed_ridge_budget": md[md["setting"] == TWENTY]["megabytes"].mean(),
         "closed_means": means.loc[BY_AUTHOR, "large"],
         "closed_means_best": best[BY_AUTHOR],
         "closed_means_kilobytes": 1000 * means.loc[BY_AUTHOR, "megabytes"],
@@ -526,7 +528,7 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
     most = most[(most["model"] == "average") & (most["arm"] == RECOMMENDED)]
     by_setting = most.set_index("setting")
     average = compute_average_gains(table[table["family"] == "planned"])
-    rates = get_rates(table, SILENT)
+    rates, garment_rates = get_rates(table, SILENT), get_rates(table, GARMENTS)
     sent = compute_costs(table[table["family"] == "planned"])["megabytes"].drop(
         comparison.ALL_CLIENTS, level="arm"
     )
@@ -535,6 +537,8 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
         "second_sent_little": sent[~asks_much].max(),
         "second_sent_low": sent[asks_much].min(),
         "second_sent_high": sent[asks_much].max(),
+        "second_fashion_mnist_md_rate": garment_rates["md"],
+        "second_fashion_mnist_rate": garment_rates[RECOMMENDED],
         "second_silent_labels_rate": rates[LABEL_COUNTS],
         "second_silent_md_rate": rates["md"],
         "second_silent_sketch_rate": rates[RECOMMENDED],
@@ -626,6 +630,9 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
         ),
         "raw role": bool(raw[BY_ROLE]["low"] < 1 < raw[BY_ROLE]["high"]),
         "early": all(early[s]["low"] > 0 for s in (FEATURES, UNLIKE, BY_AUTHOR, "mnist")),
+        "early rival": bool(
+            get("average", "small", "fedvarp")[BY_AUTHOR]["low"] > early[BY_AUTHOR]["high"]
+        ),
         "role early": bool(early[BY_ROLE]["high"] < 0),
         "headroom": bool(most.loc[THOUSAND, "headroom"] < 0.5),
         "nearly all": bool(most.loc[UNLIKE, "share"] > 0.9),
@@ -645,7 +652,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
             0.85 < row["mean"] < 0.95 and row["high"] < 1 for row in few_silent.values()
         )
         and bool(few_silent_rates["md"] == few_silent_rates[RECOMMENDED])
-        and bool(few_silent[RECOMMENDED]["holm"] < 0.05),
+        and bool(_row(gains, FEW_SILENT, "average", "large")["low"] > 0),
         "silent": bool(
             silent[RECOMMENDED]["low"] > 0
             and all(
@@ -655,7 +662,8 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
             )
         ),
         "silent digits": all(
-            0.75 < row["mean"] < 0.85 and row["holm"] < 0.05 for row in silent_digits
+            0.75 < row["mean"] < 0.85 and row["holm"] < 0.05 and row["reached"] == row["seeds"]
+            for row in silent_digits
         )
         and all(row["high"] < 1 and row["holm"] > 0.05 for row in few_silent_digits)
         and len(set(get_rates(table, SILENT_DIGITS)[["md", RECOMMENDED, LABEL_COUNTS]])) == 1,
