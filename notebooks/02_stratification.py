@@ -358,7 +358,7 @@ expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders
 # (map-strata)=
 # ## Do strata know the labels?
 #
-# Strata built from restored gradients recover the labels, and strata built from the level values barely do. Stratifying pays when the clients of a stratum are similar. Where a
+# Strata built from restored gradients follow the labels, and strata built from the level values barely do. Stratifying pays when the clients of a stratum are similar. Where a
 # few labels dominate each client, a stratum should therefore collect the clients of one label.
 #
 # ```{admonition} The paper says: journal, Sec. 3.3
@@ -565,7 +565,7 @@ glue_values("ch2", merged=np.mean(merged_rands))
 expect("never reach 1", max(merged_rands) < 1, most=max(merged_rands))
 
 # %% tags=["remove-cell"]
-expect("Strata built from restored gradients recover the labels", low > 0.1, low=low)
+expect("Strata built from restored gradients follow the labels", low > 0.1, low=low)
 expect("strata built from the level values barely do", max(both) < 0.15, most=max(both))
 expect(
     "Strata of level values do neither", max(both) < 0.15 and summary_values["left_unsorted"] > 70

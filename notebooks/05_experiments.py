@@ -546,7 +546,7 @@ expect("too long for such an error", kmeans["error"] > 4 > 1 > least_variance["e
 # and the error of one round is {glue:text}`ch5_cifar_error:.1f` times that of MD. Steps that MD can take are too long for such an error. Least-variance strata
 # have {glue:text}`ch5_cifar_cut_error:.2f` times MD's error, as {doc}`the page on a better design <09_what_we_would_write>` explains.
 #
-# Do equal sizes help? They do: all four methods learn, and no run diverged. The setting is CIFAR-100 again, at concentration 0.1, which leaves every class to some client, and over 100 rounds.
+# And with equal sizes? Then all four methods learn, and no run diverged. The setting is CIFAR-100 again, but at concentration 0.1, which leaves every class to some client, over 100 rounds, and at rates of its own. So we cannot say that it is the equal sizes that help.
 
 # %% tags=["hide-input"]
 five = grids["cifar100-equal"].frame
@@ -566,7 +566,7 @@ display(fold_table("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
 # %% tags=["remove-cell"]
 glue_values("ch5", equal_md=level["md"], **ch05.format_equal_size_gaps(behind), **trials)
 expect(
-    "all four methods learn, and no run diverged",
+    "Then all four methods learn, and no run diverged",
     bool((final(five) > 5).all(axis=None)) and len(level) == 4,
 )
 expect("of the other three ends below MD", max(high for _, _, high in behind.values()) < 0)

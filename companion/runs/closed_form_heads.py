@@ -65,6 +65,30 @@ def choose_penalty(task: str) -> tuple[float, dict[float, float]]:
     return max(accuracies, key=lambda penalty: (accuracies[penalty], penalty)), accuracies
 
 
+def make_federation(setting: Setting, data: tasks.Task, seed: int) -> partition.Federation:
+    """Deal the training examples of a task to clients, as the comparison does."""
+    return partition.make(
+        setting.partition,
+        data.train_y,
+        users=data.users,
+        clients=setting.clients,
+        seed=seed,
+        concentration=setting.concentration,
+    )
+
+
+def count_bytes(
+    kind: str, federation: partition.Federation, clients: Iterable[int], features: int
+) -> int:
+    """Count the bytes of the sums that clients send for a head, "class means" or "ridge"."""
+    count = {
+        MEANS: closed_form.count_bytes_of_means,
+        RIDGE: closed_form.count_bytes_of_ridge,
+    }[kind]
+    classes = (federation.label_counts > 0).sum(axis=1)
+    return sum(count(len(federation.shards[k]), features, int(classes[k])) for k in clients)
+
+
 def measure(setting: Setting, seed: int, bar: tqdm | None = None) -> pd.DataFrame:
     """Measure both heads while the clients of one partition send their statistics.
 
@@ -74,14 +98,7 @@ def measure(setting: Setting, seed: int, bar: tqdm | None = None) -> pd.DataFram
     """
     data, train_x, test_x = _load(setting.task)
     labels, truth = data.train_y.numpy(), data.test_y.numpy()
-    federation = partition.make(
-        setting.partition,
-        data.train_y,
-        users=data.users,
-        clients=setting.clients,
-        seed=seed,
-        concentration=setting.concentration,
-    )
+    federation = make_federation(setting, data, seed)
     penalty, _ = choose_penalty(setting.task)
     order = stream(seed, "closed form").permutation(federation.with_data)
     sent = {MEANS: 0, RIDGE: 0}
@@ -94,14 +111,8 @@ def measure(setting: Setting, seed: int, bar: tqdm | None = None) -> pd.DataFram
             train_x[examples], labels[examples], data.classes
         )
         total = statistics if total is None else total + statistics
-        for k in group:
-            shape = (
-                len(federation.shards[k]),
-                train_x.shape[1],
-                int((federation.label_counts[k] > 0).sum()),
-            )
-            sent[MEANS] += closed_form.count_bytes_of_means(*shape)
-            sent[RIDGE] += closed_form.count_bytes_of_ridge(*shape)
+        for name in sent:
+            sent[name] += count_bytes(name, federation, group, train_x.shape[1])
         heads = {
             MEANS: (closed_form.class_means_head(total), np.nan),
             RIDGE: (closed_form.ridge_head(total, penalty), penalty),

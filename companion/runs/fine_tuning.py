@@ -22,13 +22,13 @@ from tqdm import tqdm
 
 from companion.runs import closed_form_heads, comparison, one_rounds, protocol, statistics
 from companion.runs.atomic import write
-from companion.runs.closed_form_heads import MEANS, RIDGE
+from companion.runs.closed_form_heads import MEANS, RIDGE, count_bytes, make_federation
 from companion.runs.comparison import Candidate, Setting
 from companion.runs.provenance import environment
 from companion.runs.records import FINE_TUNING
 from fedstas import closed_form, methods
 from fedstas.errors import Diverged, check_choice
-from fedstas.sim import partition, simulation, tasks
+from fedstas.sim import simulation, tasks
 
 HEADS = {  # by setting: the head that training starts from
     "newsgroups": MEANS,
@@ -92,34 +92,6 @@ def choose_scale(task: str, kind: str) -> float:
     return min(losses, key=lambda scale: losses[scale])
 
 
-def count_megabytes(setting: Setting, kind: str, seed: int) -> float:
-    """Count the megabytes of the sums of all clients of a partition, as the table of heads counts them."""
-    data = _load(setting.task)
-    federation = _partition(setting, data, seed)
-    count = {
-        MEANS: closed_form.count_bytes_of_means,
-        RIDGE: closed_form.count_bytes_of_ridge,
-    }[kind]
-    width = data.train_x[0].numel()
-    sent = [
-        count(len(federation.shards[k]), width, int((federation.label_counts[k] > 0).sum()))
-        for k in federation.with_data
-    ]
-    return sum(sent) / 1e6
-
-
-def _partition(setting: Setting, data: tasks.Task, seed: int) -> partition.Federation:
-    """Partition a task as the comparison does."""
-    return partition.make(
-        setting.partition,
-        data.train_y,
-        users=data.users,
-        clients=setting.clients,
-        seed=seed,
-        concentration=setting.concentration,
-    )
-
-
 def measure(setting: Setting, arm: str, candidate: Candidate, seed: int, kind: str) -> dict:
     """Train from a head, and measure the head and the averaged and raw models over the last tenth of the rounds.
 
@@ -144,7 +116,7 @@ def measure(setting: Setting, arm: str, candidate: Candidate, seed: int, kind: s
         try:
             history = simulation.run(
                 data,
-                _partition(setting, data, seed),
+                make_federation(setting, data, seed),
                 methods.get(run.method, **run.overrides),
                 rounds=run.rounds,
                 clients_per_round=run.clients_per_round,
@@ -160,6 +132,8 @@ def measure(setting: Setting, arm: str, candidate: Candidate, seed: int, kind: s
         except Diverged as error:
             frame, average, raw = error.history.frame, 1 / data.classes, 1 / data.classes
     sent = frame[["bytes_down", "bytes_up"]].sum(axis=1).max() / 1e6
+    senders = make_federation(setting, _load(setting.task), seed)  # with the validation split
+    sums = count_bytes(kind, senders, senders.with_data, data.train_x[0].numel())
     correct = _compute_logits(data, head).argmax(1) == data.test_y
     return {
         "seed": seed,
@@ -173,7 +147,7 @@ def measure(setting: Setting, arm: str, candidate: Candidate, seed: int, kind: s
         "average": float(average),
         "raw": float(raw),
         "megabytes": float(sent),
-        "megabytes_of_head": count_megabytes(setting, kind, seed),
+        "megabytes_of_head": sums / 1e6,
     }
 
 
