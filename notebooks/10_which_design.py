@@ -175,8 +175,8 @@ expect("level with the best design", from_heads["tuned level"])
 #
 # (how-sure)=
 #
-# **How sure is it?** On newsgroups the ratio is a bound, since with five of twenty seeds they never hold it, so it proves no saving by itself; and HiCS-FL, which asks for nothing, needs about as little. Corrected for the number of comparisons, only the saving on Fashion-MNIST is sure for the sketch, where everybody answers: Holm's $p$ is {glue:text}`ch10_second_unlike_p:.2f` on CIFAR-10 features at 0.01 and {glue:text}`ch10_second_author_p:.2f` on newsgroups. Fashion-MNIST was added when other tasks had been seen, and is corrected with MNIST alone. Rates were chosen by two seeds, four for newsgroups, and no interval contains that choice: on Fashion-MNIST it gave {glue:text}`ch10_second_fashion_mnist_md_rate:g` to MD and {glue:text}`ch10_second_fashion_mnist_rate:g` to the strata. The points at the end
-# agree with the bytes: {glue:text}`ch10_second_fashion_mnist_points`, {glue:text}`ch10_second_cifar10_features_0_01_points` and {glue:text}`ch10_second_newsgroups_points` points above MD.
+# **How sure is it?** On newsgroups the ratio is a bound, since with five of twenty seeds they never hold it, so it proves no saving by itself; and HiCS-FL, which asks for nothing, needs about as little. Corrected for the number of comparisons, only the saving on Fashion-MNIST is sure for the sketch, where everybody answers: Holm's $p$ is {glue:text}`ch10_second_unlike_p:.2f` on CIFAR-10 features at 0.01 and {glue:text}`ch10_second_author_p:.2f` on newsgroups. Fashion-MNIST was added when other tasks had been seen, and is corrected with MNIST alone. Rates were chosen by two seeds, four for newsgroups, and no interval contains that choice: on Fashion-MNIST it gave {glue:text}`ch10_second_fashion_mnist_md_rate:g` to MD and {glue:text}`ch10_second_fashion_mnist_rate:g` to the strata. The points over MD at the end
+# agree: {glue:text}`ch10_second_fashion_mnist_points`, {glue:text}`ch10_second_cifar10_features_0_01_points` and {glue:text}`ch10_second_newsgroups_points`.
 #
 # (closed-form)=
 # ## Do you need to train at all?
@@ -242,7 +242,7 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 #
 # **2. Can you report an average of the server's models?** After each round keep a second model, $\bar{\boldsymbol w} \leftarrow 0.9\,\bar{\boldsymbol w} + 0.1\,\boldsymbol w$, which no client trains from, and deploy it. If you must deploy the last model and each client can answer question 3, take strata of least variance. Between last models they
 # save a fifth to a half on five of eight tasks, where they hold MD's accuracy with every seed: they need {glue:text}`ch10_second_fashion_mnist_raw_ratio` times MD's bytes on Fashion-MNIST, {glue:text}`ch10_second_cifar10_features_raw_ratio` on CIFAR-10 features,
-# and nothing on Shakespeare is saved, where they end {glue:text}`ch10_second_shakespeare_raw_points` points from MD. The rates are those of the averages, though, which are large ones, so that last models scatter.
+# and nothing on Shakespeare is saved, where they end {glue:text}`ch10_second_shakespeare_raw_points` points from MD. But the rates are those of the averages and large, so last models scatter.
 #
 # (which-ask)=
 #
@@ -260,7 +260,7 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # ## What does a design cost?
 #
 # A design that asks for nothing, or once for 64 numbers or label counts, sends at most {glue:text}`ch10_second_sent_little:.2f` times the megabytes of MD in equal rounds. FedSTS, FedSTaS, SCAFFOLD and power of choice, which ask for more
-# in every round (FedSTS and FedSTaS here in every tenth, as written in each), send {glue:text}`ch10_second_sent_low:.1f` to {glue:text}`ch10_second_sent_high:.1f` times as much. The table has what each design asks for, sends and computes: where two numbers stand, the smallest and the
+# in every round (FedSTS and FedSTaS here in every tenth, as written in each), send {glue:text}`ch10_second_sent_low:.1f` to {glue:text}`ch10_second_sent_high:.1f` times as much. The table has what each design asks for, sends and computes: two numbers are the smallest and the
 # largest over the planned settings. MD may draw a client twice, and sends less then.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the costs of all designs", "code_prompt_hide": "Hide the costs"}
