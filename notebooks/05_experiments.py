@@ -17,19 +17,19 @@
 # :needs: the methods of the pages on weights, strata and data sampling
 # ```
 #
-# In part, and the five sentences of the answer are these:
+# The paper can be reproduced in part. Five sentences give the answer:
 #
 # 1. The authors' code of December 2024 roughly reproduces the preprint's curves, but plain MD sampling reproduces them about as well, so the match is weak evidence.
 # 2. The preprint's order of methods comes from one run of each, and over {glue:text}`ch5_seeds` paired seeds the printed lead of FedSTaS over FedSTS vanishes when
 #    the method is run as the paper's text describes it.
 # 3. When the method is run as the authors' code has it, FedSTaS does lead FedSTS; but there both train on all their data, so the lead comes from different
 #    aggregation weights and not from data sampling.
-# 4. Against MD sampling, which the paper does not compare with, FedSTaS as written loses {glue:text}`ch5_apart_written` on MNIST dealt disjointly, and it is
-#    ahead of MD on MNIST, but not on CIFAR-100, where all clients hold equally many examples.
+# 4. Against MD sampling, which the paper does not compare with, FedSTaS as written loses {glue:text}`ch5_apart_written` on MNIST dealt disjointly, and where
+#    all clients hold equally many examples it is ahead of MD on MNIST, but not on CIFAR-100.
 # 5. The CIFAR-100 setting as described learns nothing with our network, and the authors' network for it is not published.
 #
 # At the end you will know
-# - which figures and numbers of the preprint come out again, as its text says them and as its code ran them;
+# - which figures and numbers of the preprint come out again, with the methods that its text describes and with those that its code ran;
 # - what a single run can show, and how to tell a difference from luck;
 # - how the choice of a metric can reverse the order of two models.
 

@@ -700,7 +700,7 @@ expect("less than a third of that", 3 * gain["size"] < gain["similarity"], size=
 # (does-it-help-on-colour-images)=
 # ## Does it help on colour images?
 #
-# Algorithm 2 helps where clients are heterogeneous, on grey images and on a substitute in colour; for Algorithm 1 five seeds leave it open. The paper's own colour images, CIFAR-10, are
+# Algorithm 2 helps where clients are heterogeneous, on grey images and on a substitute in colour; for Algorithm 1 five seeds leave open whether it helps. The paper's own colour images, CIFAR-10, are
 # not decided here, because these runs are not recorded. On MNIST, in the paper's setting with concentration 0.01, Algorithm 2 ends {glue:text}`ch6_grey_similar` nats below MD's training loss. For
 # Algorithm 1 the interval contains zero, {glue:text}`ch6_grey_sizes`.
 #
@@ -746,7 +746,7 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 #
 # A substitute can show an order or a trend, but not the size of an effect on CIFAR-10. So the {doc}`ledger </ledger>` keeps `no-data` for such a claim, and states the substitute's verdict beside it. We chose the learning rates as the
 # paper does: with MD sampling and one seed, the rate with the least training loss in the end (sweeps `clustered-mnist-rates` and `clustered-coarse10-rates`). On MNIST
-# the largest that the paper tries is best in each setting, 0.1; a larger rate might be better still. On the superclasses we tried the two largest rates of the paper, at
+# the largest rate that the paper tries, 0.1, is best in each setting; a larger rate might be better still. On the superclasses we tried the two largest rates of the paper, at
 # concentrations 0.01 and 10. There 0.1 is best, too.
 #
 # ```{admonition} As written: Section 6 and Appendix D
@@ -776,8 +776,8 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # - **"The smaller, the larger"** is true of Algorithm 2. Along a fitted line its gain grows by {glue:text}`ch6_grey_grown` nats from concentration 10 to 0.001. At 0.001 the interval is so wide that
 #   five seeds leave open whether it is a gain at all. Algorithm 1 is
 #   certain to be ahead of MD at concentration 0.1 only, by {glue:text}`ch6_grey_sizes_tenth` nats.
-# - **"Close, but faster":** at concentrations 10 and 0.1 both end within 0.03 nats of MD. At 10 neither shows a saving of rounds. To reach the loss that both it and MD
-#   reach, Algorithm 2 saves {glue:text}`ch6_grey_saved` % of all rounds at concentration 0.1 and {glue:text}`ch6_grey_saved_skewed` % at 0.001. For Algorithm 1 no concentration
+# - **"Close, but faster":** at concentrations 10 and 0.1 both end within 0.03 nats of MD. At concentration 10 neither algorithm shows a saving of rounds. To reach
+#   the loss that both Algorithm 2 and MD reach, Algorithm 2 saves {glue:text}`ch6_grey_saved` % of all rounds at concentration 0.1 and {glue:text}`ch6_grey_saved_skewed` % at 0.001. For Algorithm 1 no concentration
 #   shows a saving.
 # - **"Smoother":** call a *jump* the change from one evaluation to the next in the second half of a run. Over all concentrations, the jumps of the loss are
 #   {glue:text}`ch6_grey_calm` % smaller with Algorithm 2, and the jumps of the accuracy {glue:text}`ch6_grey_calm_accuracy` %. With Algorithm 1 the jumps of the loss are
@@ -787,8 +787,8 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 #
 # In other settings, Algorithm 2 stays ahead with L2 and L1, with every $\mu$ of FedProx, and with any number of local steps: by {glue:text}`ch6_grey_ten` nats with 10 steps and by
 # {glue:text}`ch6_grey_long` with 500. So more local work helps it, as the paper says: along a fitted line the gain grows by {glue:text}`ch6_grey_work`. Whether more
-# steps also make Algorithm 2 *faster* than MD, five seeds do not show. The paper keeps $\mu = 0.1$ as the best value with MD. On MNIST 0.001 and 0.01 end with less
-# loss: 0.1 costs {glue:text}`ch6_grey_mu` nats compared with 0.001.
+# steps also make Algorithm 2 *faster* than MD, five seeds do not show. The paper keeps $\mu = 0.1$ as the best value with MD. On MNIST the values 0.001 and 0.01 end with less loss:
+# the value 0.1 costs {glue:text}`ch6_grey_mu` nats compared with 0.001.
 #
 # The paper has 100 clients throughout. If ten clients share the data and five of them take part in a round, both algorithms look better than MD, Algorithm 2 by
 # {glue:text}`ch6_grey_ten_clients` nats, but five seeds leave the sign open. With 500 clients, 50 in a round, nothing is gained:
@@ -803,7 +803,7 @@ expect("on grey images and on a substitute in colour", holds["one"])
 expect("is true of Algorithm 2", holds["more"] and holds["grown"])
 expect("five seeds leave open whether it is a gain at all", holds["open"])
 expect("certain to be ahead of MD at concentration 0.1 only", holds["nothing"])
-expect("At 10 neither shows a saving of rounds", holds["sooner"])
+expect("At concentration 10 neither algorithm shows a saving of rounds", holds["sooner"])
 expect("For Algorithm 1 no concentration shows a saving", holds["sizes_saved"])
 expect("with five seeds that may be none", holds["calm"])
 expect("with five participants Algorithm 1 ends", holds["few"])
@@ -821,8 +821,8 @@ expect(
     "once in three rounds, and 50 draws miss it once in 200",
     often[0] < 3.5 and 190 < often[1] < 210,
 )
-expect("On MNIST 0.001 and 0.01 end with less loss", holds["mu"])
-expect("the largest that the paper tries is best in each setting", holds["rate"])
+expect("On MNIST the values 0.001 and 0.01 end with less loss", holds["mu"])
+expect("the largest rate that the paper tries, 0.1, is best in each setting", holds["rate"])
 expect("There 0.1 is best, too", holds["rate_colour"])
 glue_figure("figure_ch6_fig2", clustered_figures.figure_2())
 glue_figure("figure_ch6_fig7", clustered_figures.figure_7())
@@ -913,8 +913,8 @@ glue_figure("figure_ch6_fig10", clustered_figures.figure_10())
 glue_figure("figure_ch6_colour", clustered_figures.figure_2_colour())
 intervals, holds = clustered_figures.colour_findings()
 glue_values("ch6", **intervals)
-expect("In colour it is the same", holds["skewed"])
-expect("At 10 nothing shows", holds["even"])
+expect("In colour the outcome is the same", holds["skewed"])
+expect("At concentration 10 no difference shows", holds["even"])
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_colour
@@ -929,8 +929,8 @@ expect("At 10 nothing shows", holds["even"])
 # :recorded: clustered-coarse10
 # ```
 #
-# In colour it is the same. At concentration 0.01 Algorithm 2 ends {glue:text}`ch6_colour_2` nats below MD's training loss, and {glue:text}`ch6_colour_points` points of test
-# accuracy above MD. For Algorithm 1 five seeds leave open whether it is below MD, {glue:text}`ch6_colour_1` nats. At 10 nothing shows.
+# In colour the outcome is the same. At concentration 0.01 Algorithm 2 ends {glue:text}`ch6_colour_2` nats below MD's training loss, and {glue:text}`ch6_colour_points` points of test
+# accuracy above MD. For Algorithm 1 five seeds leave open whether it is below MD, {glue:text}`ch6_colour_1` nats. At concentration 10 no difference shows.
 #
 # The paper's accuracy is not the accuracy on the global test set. Every client has *test examples of its own*, a fifth of its training size, under its own class
 # shares, and counts with its size. A class that nobody holds is not tested. For runs of unequal sizes we recorded this accuracy for the final

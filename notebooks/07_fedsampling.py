@@ -525,8 +525,8 @@ fold_table(
 # %% tags=["hide-input"]
 clients_by_class = max(task_.classes, s.clients // task_.classes * task_.classes)
 PARTITIONS = {
-    "sizes alike": ("lognormal", {"clients": s.clients, "sigma": 0.0}),
-    "sizes unlike": ("lognormal", {"clients": s.clients, "sigma": 2.0}),
+    "equal sizes": ("lognormal", {"clients": s.clients, "sigma": 0.0}),
+    "unequal sizes": ("lognormal", {"clients": s.clients, "sigma": 2.0}),
     "one class each": ("by_class", {"clients": clients_by_class}),
 }
 if task_.users is not None:
@@ -583,8 +583,8 @@ expect(
     "That everyone takes part explains the gain", max(above[k, ch07.ALL][1] for k in labels) <= 0
 )
 expect("far ahead of fedavg", above["one class each", "fedavg"][1] > 10)
-level = above["sizes unlike", "fedavg"]
-expect("With sizes unlike no difference to fedavg shows", level[1] < 0 < level[2])
+level = above["unequal sizes", "fedavg"]
+expect("With unequal sizes no difference to fedavg shows", level[1] < 0 < level[2])
 expect("and it is behind the control", above["one class each", ch07.ALL][2] < 0)
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the accuracies", "code_prompt_hide": "Hide the accuracies"}
@@ -603,7 +603,7 @@ table(ch07.tabulate_live_runs(final_accuracies))
 # ```
 #
 # With one class each FedSampling is far ahead of fedavg,
-# and it is behind the control. With sizes unlike no difference to fedavg shows. So FedSampling gains because everyone is heard, not because examples are sampled. What sampling saves is
+# and it is behind the control. With unequal sizes no difference to fedavg shows. So FedSampling gains because everyone is heard, not because examples are sampled. What sampling saves is
 # computation: with one class each the control processes {glue:text}`ch7_control_examples:.0f` times the examples, for the same bytes.
 #
 # ## And on text?

@@ -240,7 +240,7 @@ glue_values("ch9", kmeans=kmeans, kmeans_best=best5, uneven=uneven, uneven_bound
 # &- x_{jk} x_{jl} \langle \boldsymbol u_k, \boldsymbol u_l \rangle \big),
 # \end{aligned}$$
 #
-# the squares cancel. Let the $x_{jk}$ of one client $k$ vary. Each then adds $\phi_j x_{jk}$ if it is positive and $\psi_j |x_{jk}|$ if not. Both slopes are
+# because the squares cancel. Let the $x_{jk}$ of one client $k$ vary. Each then adds $\phi_j x_{jk}$ if it is positive and $\psi_j |x_{jk}|$ if not. Both slopes are
 # $\ge 0$, as $\|\boldsymbol u_k\| \sum_l |x_{jl}| \|\boldsymbol u_l\| \ge |\langle \boldsymbol u_k, \sum_l x_{jl} \boldsymbol u_l \rangle|$. The positive $x_{jk}$
 # sum to at least $\omega_k$, so client $k$ adds at least $\omega_k \min_j \phi_j$. Giving all of $\omega_k$ to that draw never raises the bound. Do so client by client:
 # what is left is a partition. With one weight $y_j$, $p_{jk} = x_{jk}/y_j$ and $V = \sum_j \sum_{k<l} x_{jk} x_{jl} \|\boldsymbol u_k - \boldsymbol u_l\|^2$, linear
@@ -448,16 +448,16 @@ table(ch09.tabulate_gaps(gaps))
 #
 # ```{dropdown} Proof
 # :class-container: proof
-# As of {prf:ref}`thm-ch4f-rate`, with the variance in the place of the second moment. Let $\boldsymbol G_t$ be the update divided by $-\eta_t$, $\boldsymbol g$ the clients'
+# The proof follows that of {prf:ref}`thm-ch4f-rate`, with the variance in the place of the second moment. Let $\boldsymbol G_t$ be the update divided by $-\eta_t$, $\boldsymbol g$ the clients'
 # gradients at $\boldsymbol w_t$, $\boldsymbol g^*$ those at $\boldsymbol w^*$.
 # $\boldsymbol G_t$ has mean $\nabla F(\boldsymbol w_t)$ by {prf:ref}`wwi-lem-unbiased` and variance $V(\boldsymbol g) \le 2V(\boldsymbol g - \boldsymbol g^*) + 2V_*$, the square of a
 # seminorm. As in {prf:ref}`wwi-prp-features`, $V(\boldsymbol e) \le \max_h W_h \sum_k \omega_k \|\boldsymbol e_k\|^2$. By convexity and smoothness
 # $\sum_k \omega_k \|\boldsymbol g_k - \boldsymbol g_k^*\|^2 \le 2L(F - F^*)$, and $\|\nabla F\|^2 \le 2L(F - F^*)$. Together
 # $\mathbb E\|\boldsymbol G_t\|^2 \le 2\Lambda(F - F^*) + 2V_*$.
-# As there, with $V_*$ for $\sigma_*^2$, the squared distance $x_t$ obeys $x_{t+1} \le (1 - \eta_t\mu) x_t + 2\eta_t^2 V_*$ for $\eta_t \le 1/\Lambda$. That gives 2. For 1, the
+# As there, with $V_*$ for $\sigma_*^2$, the squared distance $x_t$ obeys $x_{t+1} \le (1 - \eta_t\mu) x_t + 2\eta_t^2 V_*$ for $\eta_t \le 1/\Lambda$. That gives part 2. For part 1, the
 # factors $1 - \eta_s\mu = \frac{s + \gamma - 2}{s + \gamma}$ multiply to the fraction of the start. The noise of round $s$ is left with
 # $\frac{8V_*}{\mu^2} \frac{s + \gamma - 1}{s + \gamma} \frac{1}{(t + \gamma - 1)(t + \gamma - 2)}$. The sum over $s < t$ is at most $\frac{8V_*}{\mu^2} \frac{t}{(t + \gamma - 1)^2}$, and
-# $t(t + \gamma) \le (t + \gamma - 1)^2$ since $\gamma \ge 2$. MD: the same with
+# $t(t + \gamma) \le (t + \gamma - 1)^2$ since $\gamma \ge 2$. For MD the proof is the same with
 # $V_{\mathrm{MD}}(\boldsymbol e) \le \frac1m \sum_k \omega_k \|\boldsymbol e_k\|^2$.
 # ```
 #

@@ -156,7 +156,7 @@ glue_values("ch9", wrong_norms=lv.moments_by_enumeration(*by_length, [[1], [1]])
 # $\sqrt V$ and $\sqrt{V_{\mathrm{MD}}}$ are seminorms. At the best $\beta$, $\beta\boldsymbol z$ is the projection of $\boldsymbol u$ in MD's inner product, so that
 # $V_{\mathrm{MD}}(\beta\boldsymbol z) = (1 - \varepsilon^2) V_{\mathrm{MD}}(\boldsymbol u)$. Triangle inequality: $\sqrt{V(\boldsymbol u)} \le \sqrt{\rho V_{\mathrm{MD}}(\beta\boldsymbol z)} + \sqrt{V(\boldsymbol e)}$
 # with $\boldsymbol e = \boldsymbol u - \beta\boldsymbol z$. And $V(\boldsymbol e)$, the sum of $W_h \omega_k \|\boldsymbol e_k - \bar{\boldsymbol e}_h\|^2$, is at most
-# $\max_h W_h \sum_k \omega_k \|\boldsymbol e_k - \bar{\boldsymbol e}\|^2 = m \max_h W_h\, V_{\mathrm{MD}}(\boldsymbol e)$. The last step is Cauchy's.
+# $\max_h W_h \sum_k \omega_k \|\boldsymbol e_k - \bar{\boldsymbol e}\|^2 = m \max_h W_h\, V_{\mathrm{MD}}(\boldsymbol e)$. The last step is the Cauchy–Schwarz inequality.
 # ```
 #
 # Draws by norm have no such bound. If two clients have equal updates but features of lengths 1 and 2, and $m = 1$, MD makes no error, while draws by
@@ -208,7 +208,7 @@ table(ch09.tabulate_bounds(bound_checks))
 #    {prf:ref}`wwi-thm-md` (1), have $I(\boldsymbol z) \le \frac{1 + \beta}{1 - \beta} V_{\mathrm{MD}}(\boldsymbol z)$. The best strata of the sketches have at most
 #    $\frac{1 + \beta}{1 - \beta}$ times the variance of the best strata of the $\boldsymbol z_k$. In {prf:ref}`wwi-prp-features` $\rho$ is at most
 #    $\frac{1 + \beta}{1 - \beta}$ times what the server computes from the sketches.
-# 3. The signs are such with probability at least
+# 3. The signs satisfy the condition of part 2 with probability at least
 #
 #    $$1 - N(N - 1) \exp\big(-\tfrac r2 (\tfrac{\beta^2}2 - \tfrac{\beta^3}3)\big) .$$
 # ```
@@ -465,7 +465,7 @@ fold_table(
 # All settings in numbers:
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
-how = "Cuts are exact (no server knows the true updates), the others means of 200 cohorts a cell, 60 of the cube."
+how = "Errors of strata of least variance are exact; the others are means of 200 cohorts a cell, or of 60 for the cube method. No server knows the true updates of the last row."
 display(Markdown(how))
 for setting in [x for x in one_rounds.SETTING_TITLES if x in set(rounds_of["setting"])]:
     display(

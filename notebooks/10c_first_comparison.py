@@ -20,7 +20,7 @@
 # This appendix is our first comparison: many designs on small networks, judged by the *last* model of a run. It stays as it was recorded. If
 # you can average the server's models, follow {doc}`Which design should you use? <10_which_design>` instead, because the average gives you most of what is gained here.
 #
-# We no longer make five of the statements of this page: [what was wrong](#what-was-wrong).
+# We no longer make five of the statements of this page; [the last section but one](#what-was-wrong) says why.
 #
 # **Tune the learning rate first.** On MNIST it takes plain {term}`MD sampling <md>` from {glue:text}`ch10_at_old:.1f` to {glue:text}`ch10_at_best:.1f` % at
 # 950 MB. No choice of clients adds as much there.

@@ -91,7 +91,7 @@ def tabulate_machines(grids: dict[str, tables.RecordedSweep]) -> str:
             commits=("commit", provenance_report.format_commits),
         )
         text = frame.to_markdown(index=False, disable_numparse=True)
-    return f"````{{admonition}} Where they were made\n:class: dropdown\n\n{text}\n````"
+    return f"````{{admonition}} Where the runs were made\n:class: dropdown\n\n{text}\n````"
 
 
 def count_seeds(frame: pd.DataFrame) -> int:
