@@ -287,16 +287,32 @@ def remove_thebe(app, pagename, templatename, context, doctree):
     context["script_files"] = [s for s in scripts if "thebe" not in f"{s.filename} {s.attributes}"]
 
 
-FORMULA_WITH_STOP = re.compile(
-    r'(<span class="math notranslate nohighlight">\\\([^<]*\\\)</span>)([.,;:!?)\]”’-]+)'
+FORMULA_AND_MARKS = re.compile(
+    r'([(\[“‘]*)(<span class="math notranslate nohighlight">\\\([^<]*\\\)</span>)([.,;:!?)\]”’-]*)'
+)
+# What is no running text is matched first, and left as it is.
+NUMBERS = re.compile(
+    r"<details class=\"provenance\">.*?</details>|<(pre|code|table|script|style|svg)\b.*?</\1>|<[^>]*>"
+    r"|\([+−-]?[\d.,]+ to [+−-]?[\d.,]+\)|(?<=\d) %|(?<=\d</span>) %",
+    re.DOTALL,
 )
 NAME = re.compile(r'(?<=<span class="pre">)[\w.*]+(?=</span>)')
 
 
 def improve_line_breaks(app, pagename, templatename, context, doctree):
-    """Keep a formula and the punctuation after it on one line; let names in narrow tables break at `_` and `.`."""
+    """Keep a formula and the punctuation around it, an interval, and a number and its % on one line; let names in
+    narrow tables break at `_` and `.`."""
     if body := context.get("body"):
-        body = FORMULA_WITH_STOP.sub(r'<span class="held">\1\2</span>', body)
+        body = FORMULA_AND_MARKS.sub(
+            lambda m: (
+                f'<span class="held{" opened" * bool(m[1])}">{m[0]}</span>' if m[1] or m[3] else m[0]
+            ),
+            body,
+        )
+        if pagename != "ledger":  # its columns are narrower than some intervals
+            body = NUMBERS.sub(
+                lambda m: m[0] if m[0].startswith("<") else m[0].replace(" ", "&#160;"), body
+            )
         if pagename in ("where_is_what", "notation"):
             body = NAME.sub(lambda m: re.sub(r"([_.])(?=\w)", r"\1<wbr>", m[0]), body)
         context["body"] = body
