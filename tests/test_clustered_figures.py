@@ -107,7 +107,7 @@ def test_a_figure_has_the_papers_panels(number, recorded_folder, monkeypatch):
         assert labels == ["clients' shares (%)", "training loss (nats)"] * 2
         shown = [text[: len(title)] for text, title in zip(shown, titles, strict=True)]
     assert shown == titles
-    assert figure.get_suptitle() == "mnist"
+    assert figure.get_suptitle() == "MNIST"
     for place, ax in enumerate(figure.axes):
         curves = {line.get_gid() for line in ax.lines} - {None}
         assert curves == (set(LOSS_GAIN) if place in recorded_places else set())
@@ -153,9 +153,9 @@ def test_the_substitute_with_colour_images_has_a_separate_figure(
     (tmp_path / "clustered-mnist").symlink_to(recorded_folder / "clustered-mnist")
     record(tmp_path, "clustered-coarse10")
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
-    assert figures.figure_2().get_suptitle() == "mnist"
+    assert figures.figure_2().get_suptitle() == "MNIST"
     figure = figures.figure_2_colour()
-    assert figure.get_suptitle() == "cifar100-coarse10"
+    assert figure.get_suptitle() == "ten superclasses of CIFAR-100"
     assert [ax.get_title() for ax in figure.axes] == list(figures.COLOUR_CONCENTRATIONS)
     assert all({n.get_gid() for n in ax.lines} - {None} == set(LOSS_GAIN) for ax in figure.axes)
 

@@ -53,6 +53,12 @@ LOCAL_WORK = {
     "100 local steps, m = 20": {"clients_per_round": 20},
 }
 FEDPROX = {"FedProx, mu = 0.1": {"prox": 0.1}}
+# How the figures name the data, by task.
+DATA_TITLES = {
+    "mnist": "MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100-coarse10": "ten superclasses of CIFAR-100",
+}
 
 
 def _load_runs(data: Setting, change: dict) -> pd.DataFrame | None:
@@ -83,6 +89,11 @@ def _draw_note(note: str) -> Figure:
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 1.0))
     plots.write_in_panel(ax, note)
     return figure
+
+
+def _name_data(figure: Figure, data: Setting) -> None:
+    """Write above the panels on which data the runs were made."""
+    figure.suptitle(DATA_TITLES.get(data.task, data.task), fontsize="medium")
 
 
 def _draw_panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAMES) -> None:
@@ -119,9 +130,12 @@ def _draw_settings(
     rows = math.ceil(len(panels) / columns)
     size = {"figsize": (plots.WIDE, 0.6 + 1.9 * rows), "squeeze": False}
     figure, axes = plt.subplots(rows, columns, **size)
-    for ax, (title, change, metric, smooth) in zip(axes.flat, panels, strict=True):
+    _name_data(figure, data)
+    for ax, (title, *_) in zip(axes.flat, panels, strict=True):
+        ax.set(title=title, xlabel="round")
+    figure.draw_without_rendering()  # the panels take their heights, by which names at line ends keep apart
+    for ax, (_, change, metric, smooth) in zip(axes.flat, panels, strict=True):
         _draw_panel(ax, _load_runs(data, change), metric, note, smooth)
-        ax.set_title(title)
     for ax in axes[:-1].flat:
         ax.set_xlabel("")
     for ax, (title, *_) in zip(axes.flat, panels, strict=True):
@@ -129,7 +143,6 @@ def _draw_settings(
             lines = title.replace(", ", "\n"), ax.get_ylabel()
             ax.set_title("\n".join(filter(None, lines)), fontsize=8)
             ax.set_ylabel("")
-    figure.suptitle(data.task, fontsize="medium")
     return figure
 
 
@@ -184,7 +197,7 @@ def figure_6() -> Figure:
     figure, axes = plt.subplots(1, 2, figsize=(plots.WIDE, 3.0))
     for ax, smooth in zip(axes, (True, False), strict=True):
         _draw_panel(ax, pd.concat(parts), "train_loss", note, smooth, names)
-    figure.suptitle(data.task, fontsize="medium")
+    _name_data(figure, data)
     return figure
 
 

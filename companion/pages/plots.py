@@ -439,6 +439,7 @@ def name_ends(
 ) -> None:
     """Write each name `right` points to the right of its curve's end (x, y, colour), at least `gap` points apart and no
     higher or lower than the panel, where they would touch its title or the labels of its x-axis."""
+    ax.autoscale_view()  # else the limits are those of before the last curves
     points = 72 / ax.figure.dpi
     heights = {n: points * ax.transData.transform((x, y))[1] for n, (x, y, _) in ends.items()}
     bottom, top = points * ax.bbox.y0, points * ax.bbox.y1
