@@ -711,7 +711,7 @@ expect("so on average it is too small", np.clip(documents, 1, 99).sum() < 0.9 * 
 # :figclass: wide
 # :alt: Two panels of accuracy on the global test set for fedavg and FedSampling, over rounds and over documents processed, with a dashed line at {glue:text}`ch7_ceiling:.0f` per cent, the best that can be done. FedSampling's curve, which goes further to the right in the second panel, is {glue:text}`ch7_text_sampling:.0f` per cent at its end, fedavg's {glue:text}`ch7_text_fedavg:.0f`.
 #
-# A {glue:text}`ch7_text_network` on `topics`, by user, one seed.
+# A {glue:text}`ch7_text_network` on `topics`, dealt by user, with one seed.
 # ```
 #
 # ```{provenance} Figure
@@ -908,7 +908,7 @@ glue_figure("ch7_ablations_mnist", fedsampling.draw_ablations(ablation_runs, "mn
 # :figclass: wide
 # :alt: Four panels of accuracy on the global test set of MNIST, for ways to draw clients, for spreads of the sizes, for one class each, and for epsilon and M; a mark with a range for each method. With one class each private FedSampling is far above fedavg and md.
 #
-# The same on MNIST.
+# The same comparisons on MNIST.
 # ```
 #
 # ```{provenance} Figure

@@ -270,7 +270,8 @@ glue_figure("ch9_six", six.draw(panels, columns=3))
 #
 # ```python
 # cohorts = fedstas.Cohorts("fedstas-least-variance", sizes=sizes, m=10)
-# cohort = cohorts.sample(sketches=sketches)  # cohort.clients and cohort.weights, each round
+# cohort = cohorts.sample(sketches=sketches)  # in each round
+# cohort.clients, cohort.weights
 # ```
 #
 # Without the package, NumPy is enough. This is line 2, the search for strata:

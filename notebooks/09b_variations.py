@@ -558,14 +558,14 @@ glue_values("ch9", fresh=privacy.composed_epsilon(alpha3, 100, 99))
 # %% [markdown]
 # | Setting | We recommend | Why |
 # | --- | --- | --- |
-# | weights $\omega_k$ | $n_k/n$ if the test set counts examples; $1/N$ if sizes are private | with the corrected method, $n_k/n$ gains {glue:text}`ch9_gain_weights` points ᵃ |
-# | estimator | weights $\omega_k/p_t^k$ on updates | unbiased by {prf:ref}`wwi-lem-unbiased`; the corrected method gains {glue:text}`ch9_gain_written` points on FedSTaS as written ᵃ |
+# | weights $\omega_k$ | $n_k/n$ if the test set counts examples; $1/N$ if sizes are private | with the corrected method, $n_k/n$ gains {glue:text}`ch9_gain_weights` points ᵃ |
+# | estimator | weights $\omega_k/p_t^k$ on updates | unbiased by {prf:ref}`wwi-lem-unbiased`; the corrected method gains {glue:text}`ch9_gain_written` points on FedSTaS as written ᵃ |
 # | strata | $m$, one draw each | the best, by {prf:ref}`wwi-thm-best` |
-# | draws | by size | draws by wrong norms have no bound ({prf:ref}`wwi-prp-features`). Draws by norms that are asked for anew every ten rounds have a smaller error with ten participants, {glue:text}`ch9_ten_norm:.3f` instead of {glue:text}`ch9_ten_cut:.3f` ᵇ, but a larger one with twenty, and all clients must be asked each time |
-# | strata renewed | never | each renewal asks all clients for a gradient; with strata made anew every ten rounds the error changes by less than two per cent, to {glue:text}`ch9_ten_old:.3f` ᵇ |
-# | features | gradients at $\boldsymbol w_0$; last updates where no extra message can be had | last updates have the error {glue:text}`ch9_ten_from:.3f` ᵇ; the folded table above shows their accuracy |
-# | noise in the pairs | on, where one training varies much | without it {prf:ref}`wwi-prp-noise` promises nothing; on MNIST it changes the error little, to {glue:text}`ch9_ten_noise:.3f` ᵇ |
-# | data rate $q$ | 1; less only to save computation | at $q = 0.1$, {glue:text}`ch9_empty_one:.0f` % of the clients' updates are expected to be lost, or {glue:text}`ch9_empty_weighted:.2f` % by weight ᵃ ({prf:ref}`wwi-lem-bernoulli`) |
+# | draws | by size | draws by wrong norms have no bound ({prf:ref}`wwi-prp-features`). Draws by norms that are asked for anew every ten rounds have a smaller error with ten participants, {glue:text}`ch9_ten_norm:.3f` instead of {glue:text}`ch9_ten_cut:.3f` ᵇ, but a larger one with twenty, and all clients must be asked each time |
+# | strata renewed | never | each renewal asks all clients for a gradient; with strata made anew every ten rounds the error changes by less than two per cent, to {glue:text}`ch9_ten_old:.3f` ᵇ |
+# | features | gradients at $\boldsymbol w_0$; last updates where no extra message can be had | last updates have the error {glue:text}`ch9_ten_from:.3f` ᵇ; the folded table above shows their accuracy |
+# | noise in the pairs | on, where one training varies much | without it {prf:ref}`wwi-prp-noise` promises nothing; on MNIST it changes the error little, to {glue:text}`ch9_ten_noise:.3f` ᵇ |
+# | data rate $q$ | 1; less only to save computation | at $q = 0.1$, {glue:text}`ch9_empty_one:.0f` % of the clients' updates are expected to be lost, or {glue:text}`ch9_empty_weighted:.2f` % by weight ᵃ ({prf:ref}`wwi-lem-bernoulli`) |
 # | private sizes | $\omega_k = 1/N$ and a fixed $q$; else one memoised report, $M$ above the largest size | a client that reports afresh in all of 99 rounds spends $\epsilon$ = {glue:text}`ch9_fresh:.0f`; at $\epsilon = 3$, $M = 601$ leaves $\alpha$ = {glue:text}`ch9_alpha_large:.3f` |
 #
 # ᵃ MNIST, disjoint, final accuracy on the global test set, with 95 % intervals, as in {doc}`05_experiments`. ᵇ Error of one round on MNIST, $m = 10$ ({numref}`fig-wwi-one-round`).

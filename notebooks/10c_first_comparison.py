@@ -121,7 +121,7 @@ for name, figure in design_comparison.draw_figures(list(deciding.values())).item
 # Only the learning rate is each method's own. It was chosen on seeds that serve nothing else, and other seeds decide. The {doc}`../protocol` has the rules and their
 # reasons, and was committed before the runs. These settings are recorded so far:
 
-# %%
+# %% tags=["remove-input"]
 assert len(settings["mnist"].arms) == 13 + 1 + 1
 table(design_comparison.tabulate_progress(settings, recorded))
 
@@ -245,9 +245,9 @@ for place in (mnist, deciding["mnist-1000"]):
         print(" ", interval, "above", design_comparison.arm_label(rival))
 
 # %% [markdown]
-# Here are the points of least variance above four rivals, in all settings:
+# The folded table has the points of least variance above four rivals, in all settings:
 
-# %%
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the table of all duels", "code_prompt_hide": "Hide the table"}
 duels = design_comparison.compare_rivals(ten)
 table(design_comparison.tabulate_rivals(duels, recorded))
 
@@ -464,7 +464,7 @@ table(asking.tabulate_accuracies(accuracies))
 # Each cell rests on a tuned rate and a handful of seeds. The best design at the larger budget comes first. A rate with † lies at an end of the rates that were tried; with ‡ some rates are still
 # missing. *p* is Holm's, for all designs and both budgets of a setting. The verdict follows from the interval alone, as the protocol says.
 
-# %%
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables of all designs", "code_prompt_hide": "Hide the tables"}
 for place in ten:
     display(design_comparison.show_title(place), table(design_comparison.tabulate_primary(place)))
 
@@ -475,7 +475,7 @@ for place in ten:
 #
 # The other settings have fewer and more participants, or the digits.
 
-# %% tags=["hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables of the other settings", "code_prompt_hide": "Hide the tables"}
 for place in (each for each in recorded.values() if each not in ten):
     display(design_comparison.show_title(place), table(design_comparison.tabulate_primary(place)))
 
@@ -486,7 +486,7 @@ for place in (each for each in recorded.values() if each not in ten):
 #
 # These are the secondary outcomes, setting by setting. The goal is the accuracy that MD has at the smaller budget. Examples are those that the larger budget pays for.
 
-# %% tags=["hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
+# %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables of secondary outcomes", "code_prompt_hide": "Hide the tables"}
 for place in recorded.values():
     display(design_comparison.show_title(place), table(design_comparison.tabulate_secondary(place)))
 
@@ -614,7 +614,8 @@ glue_figure("ch10_explained", figure)
 # %% [markdown]
 # ```{glue:figure} ch10_explained
 # :name: fig-ch10-explained
-# :alt: Two panels of points above MD after 99 rounds over the error of one round on a logarithmic axis, above at the preprint's learning rate, below with tuned rates. A dot is a design in a setting; four designs have colours, the others are grey. Above, designs with a small error gain up to seven points, and those with a larger one less or lose.
+# :figclass: wide
+# :alt: Two panels of points above MD after 99 rounds over the error of one round on a logarithmic axis, on the left at the preprint's learning rate, on the right with tuned rates. A dot is a design in a setting; four designs have colours, the others are grey. On the left, designs with a small error gain up to seven points, and those with a larger one less or lose.
 #
 # Points above MD after 99 rounds over the error of one round, where MD has 1, with 95 % intervals. Left of the vertical line a design's error is smaller than MD's.
 # ```

@@ -182,7 +182,8 @@ def draw_live(above: Mapping[tuple[str, str], tuple[float, float, float]]) -> Fi
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.4))
     plots.intervals(ax, series, styles, reference=0, spread=0.4)
     ax.set_xlabel("points by which FedSampling is ahead")
-    plots.annotate(ax, 0, 0.02, "no difference", plots.GREY, 4, xycoords=ax.get_xaxis_transform())
+    top = {"xycoords": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+    plots.annotate(ax, 0, 1, "no difference", plots.BLACK, 0, 2, **top)
     plots.legend(figure, styles)
     return figure
 

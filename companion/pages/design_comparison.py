@@ -1045,6 +1045,8 @@ def draw_gain_over_error(
             plots.annotate(ax, 0.5, 0.5, "not recorded yet", plots.GREY, 0, **corner)
 
     xlabel = "error of one round (MD = 1)"
-    figure = plots.panels(draw, panels, height=3.0, xlabel=xlabel)
+    figure = plots.panels(draw, panels, height=3.0, xlabel=xlabel, columns=2)
+    for ax in figure.axes[1:]:
+        ax.set_ylabel("")
     plots.legend(figure, {name: styles[name] for name in [*map(arm_label, arms), "other designs"]})
     return figure

@@ -129,7 +129,9 @@ def draw_users(counts: np.ndarray) -> Figure:
         ax.bar(at, part, 1.0, bottom=bottom, color=colour, lw=0)
         bottom = bottom + part
         ink = plots.DARK_GREY if colour == "#C8C8C8" else colour
-        plots.annotate(ax, 0.3, 0.9 - 0.13 * line, f"■ {name}", ink, 0, xycoords="axes fraction")
+        place = 0.3, 0.9 - 0.13 * line
+        plots.annotate(ax, *place, "■", colour, 0, color=colour, xycoords="axes fraction")
+        plots.annotate(ax, *place, name, ink, 12, xycoords="axes fraction")
     ax.margins(x=0)
     ax.grid(axis="x", visible=False)
     ax.set(xlabel="user (sorted by the number of documents)", ylabel="documents")
@@ -364,7 +366,7 @@ def draw_ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
     arms = ("fedavg", "md", PRIVATE, "fedsampling")
     lognormal, by_class = (runs["partition"] == name for name in ("lognormal", "by_class"))
     parts = {
-        f"Clients drawn otherwise ({label})": _compare_arms(runs[federation & at_default], designs),
+        f"Ways to draw clients ({label})": _compare_arms(runs[federation & at_default], designs),
         "Spread of the sizes": _compare_spreads(runs[lognormal & at_default], arms),
         "One class each": _compare_arms(runs[by_class & at_default], arms),
         f"ε and M ({label})": _compare_privacy(runs[federation & (runs["arm"] == PRIVATE)], task),

@@ -34,7 +34,8 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def table(frame, note: str = ""):
     """Return a data frame as a table of the page, with a note below it.
 
-    Cells are shown as they are, but 2e-05 as 2 · 10⁻⁵, and an interval (1.0 to 2.0) with non-breaking spaces.
+    Cells are shown as they are, but 2e-05 as 2 · 10⁻⁵, and an interval (1.0 to 2.0) or 1.0 ± 0.1 with non-breaking
+    spaces.
     """
     from IPython.display import Markdown
 
@@ -43,6 +44,7 @@ def table(frame, note: str = ""):
         lambda m: f"{m[1]}\u00a0·\u00a010{str(int(m[2])).translate(SUPERSCRIPTS)}", text
     )
     text = INTERVAL.sub(lambda m: m[0].replace(" ", "\u00a0"), text)
+    text = text.replace(" ± ", "\u00a0±\u00a0")
     return Markdown(f"{text}\n\n{note}".rstrip())
 
 
