@@ -778,6 +778,7 @@ ledger.box("the table", *ch05.TABLE_CLAIMS)
 # FedProx does not help. The adaptive servers gain more than twenty points on FedAvg, but their learning rate was tuned, whereas FedAvg trains at the preprint's 0.01. These runs do not tell how
 # much of the gain comes from the tuning.
 #
+# ```{dropdown} How FedProx and the three adaptive servers work
 # *FedProx* {cite:p}`li2020fedprox` changes the client. Each client minimises $F_k(\boldsymbol w) + \frac{\mu}{2}\|\boldsymbol w - \boldsymbol w_t\|^2$ in place of
 # $F_k$. Each local step therefore has $\mu(\boldsymbol w - \boldsymbol w_t)$ added to its gradient, which keeps the model near the one that the server sent.
 #
@@ -788,6 +789,7 @@ ledger.box("the table", *ch05.TABLE_CLAIMS)
 # - FedAdam takes a moving average, $v \leftarrow \beta v + (1-\beta)\,\Delta^2$, so it forgets old updates.
 # - FedYogi moves $v$ towards $\Delta^2$ by the size of $\Delta^2$ alone, $v \leftarrow v - (1-\beta)\,\Delta^2 \operatorname{sign}(v - \Delta^2)$, so $v$ cannot
 #   fall faster than updates are large.
+# ```
 #
 # We tuned each of them on seed 0, by the training loss of the last ten rounds. Ten seeds then compare it with the method that it builds on, at the same cost:
 
@@ -1084,7 +1086,7 @@ display(fold_table("All parts", ch05.tabulate_parts(parts, change)))
 #
 # ## And on this machine?
 #
-# No method is best with every seed. The figure shows six methods, which were run while this page was made. Before you look, guess: by how many points does one method differ from seed
+# No method is best with every seed. The folded figure shows six methods, which were run while this page was made. Before you look, guess: by how many points does one method differ from seed
 # to seed?
 
 # %% tags=["hide-input"]
@@ -1104,6 +1106,7 @@ expect("No method is best with every seed", best_of.nunique() > 1, best=", ".joi
 glue_values("ch5", live_again=ch05.describe_repeated_runs(live, disjoint))
 
 # %% [markdown]
+# `````{dropdown} Six methods, seed by seed
 # ```{glue:figure} figure_live
 # :name: fig-live
 # :alt: Final accuracy on the global test set over the seeds, a line for each of six methods, named at its end; the lines cross.
@@ -1114,6 +1117,7 @@ glue_values("ch5", live_again=ch05.describe_repeated_runs(live, disjoint))
 #
 # ```{provenance} Figure
 # ```
+# `````
 #
 # {glue:text}`ch5_live_scatter` {glue:text}`ch5_live_again` `fedstas compare MINE results` compares recordings of your own with ours.
 #

@@ -740,14 +740,18 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # ```
 # `````
 #
-# The sweep `clustered-cifar10` declares all these runs, for a machine that can load the data. Two substitutes are recorded. `clustered-mnist` repeats them
-# on MNIST with 100 rounds (200 where there are 10 local steps, 50 where there are 500). `clustered-coarse10` repeats Fig. 2 on the first ten superclasses of CIFAR-100: 25,000 images
+# Two substitutes are recorded. A substitute can show an order or a trend, but not the size of an effect on CIFAR-10. So the {doc}`ledger </ledger>` keeps `no-data` for such a claim, and states the
+# substitute's verdict beside it.
+#
+# ```{dropdown} What the substitutes are, and their learning rates
+# The sweep `clustered-cifar10` declares all runs of the paper's other experiments, for a machine that can load the data. The substitute `clustered-mnist` repeats these runs
+# on MNIST with 100 rounds (200 where there are 10 local steps, 50 where there are 500). The substitute `clustered-coarse10` repeats Fig. 2 on the first ten superclasses of CIFAR-100: 25,000 images
 # instead of 50,000, each class made of five kinds of things, 20 local steps and 100 rounds.
 #
-# A substitute can show an order or a trend, but not the size of an effect on CIFAR-10. So the {doc}`ledger </ledger>` keeps `no-data` for such a claim, and states the substitute's verdict beside it. We chose the learning rates as the
-# paper does: with MD sampling and one seed, the rate with the least training loss in the end (sweeps `clustered-mnist-rates` and `clustered-coarse10-rates`). On MNIST
+# We chose the learning rates as the paper does: with MD sampling and one seed, the rate with the least training loss in the end (sweeps `clustered-mnist-rates` and `clustered-coarse10-rates`). On MNIST
 # the largest rate that the paper tries, 0.1, is best in each setting; a larger rate might be better still. On the superclasses we tried the two largest rates of the paper, at
 # concentrations 0.01 and 10. There 0.1 is best, too.
+# ```
 #
 # ```{admonition} As written: Section 6 and Appendix D
 # :class: as-written

@@ -112,7 +112,7 @@ def mean(xi):
 # There are three ways to add up the answers. The first divides by $K$. The second divides by the number of examples that were *really* drawn. The third is the plain mean of Algorithm 1 (FedOpt) on the slides:
 
 
-# %%
+# %% tags=["hide-input"]
 def over_k(xi):
     return sum(Fraction(len(x), K) * mean(x) for x in xi)
 
@@ -903,6 +903,7 @@ note = grids["fedsampling-mnist-ablations"].note
 glue_figure("ch7_ablations_mnist", fedsampling.draw_ablations(ablation_runs, "mnist", note))
 
 # %% [markdown]
+# `````{dropdown} The same four panels on MNIST
 # ```{glue:figure} ch7_ablations_mnist
 # :name: fig-ch7-ablations-mnist
 # :figclass: wide
@@ -914,6 +915,7 @@ glue_figure("ch7_ablations_mnist", fedsampling.draw_ablations(ablation_runs, "mn
 # ```{provenance} Figure
 # :recorded: imbalance, fedsampling-mnist-ablations
 # ```
+# `````
 #
 # The table judges the slides' claims by these runs, with private sizes unless it says otherwise. None of these is a verdict on the slides' data. And because
 # a private round takes longer steps, a lead need not come from the sampling:
