@@ -305,7 +305,9 @@ def improve_line_breaks(app, pagename, templatename, context, doctree):
     if body := context.get("body"):
         body = FORMULA_AND_MARKS.sub(
             lambda m: (
-                f'<span class="held{" opened" * bool(m[1])}">{m[0]}</span>' if m[1] or m[3] else m[0]
+                f'<span class="held{" opened" * bool(m[1])}">{m[0]}</span>'
+                if m[1] or m[3]
+                else m[0]
             ),
             body,
         )
