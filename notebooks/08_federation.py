@@ -102,7 +102,7 @@ plots.set_page_style()
 # | `hello` | the roster | every node, once | its number; whether it has data |
 # | `size` | `fedavg`, `md`, `fedstas`, … | every client, once | its true size; refused in private methods |
 # | `labels` | `stratified-labels`, `fed-cbs` | every client, once | its number of examples of each class; refused where its size is private |
-# | `sketch` | least variance | every client | 64 signed sums of its gradient |
+# | `sketch` | `fedstas-least-variance` | every client | 64 signed sums of its gradient |
 # | `gradient` | strata, `cube`, `divfl`, … | every client | levels and codes of its squeezed gradient |
 # | `norm` | `optimal-client-sampling` | every client | the norm of its gradient |
 # | `loss` | `power-of-choice` | its candidates | their mean loss |

@@ -465,7 +465,7 @@ fold_table(
 # All settings in numbers:
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
-how = "Errors of strata of least variance are exact; the others are means of 200 cohorts a cell, or of 60 for the cube method. No server knows the true updates of the last row."
+how = "Errors of least-variance strata are exact; the others are means of 200 cohorts a cell, or of 60 for the cube method. No server knows the true updates of the last row."
 display(Markdown(how))
 for setting in [x for x in one_rounds.SETTING_TITLES if x in set(rounds_of["setting"])]:
     display(

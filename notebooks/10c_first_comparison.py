@@ -40,7 +40,7 @@
 # {glue:text}`ch10_asked:.0f` of the 240 MB; [sixty-four numbers](#fig-ch10-asked) would do, and take {glue:text}`ch10_asked_mb:.2f` MB.
 #
 # **On colour images another design leads.** At 980 MB clustered sampling by similarity is above MD by
-# <a href="#cell-cifar100-coarse-clustered-similarity">{glue:text}`ch10_clustered_colour`</a>. Least variance may be above MD, too, but the interval of its lead contains zero,
+# <a href="#cell-cifar100-coarse-clustered-similarity">{glue:text}`ch10_clustered_colour`</a>. Least-variance strata may be above MD, too, but the interval of their lead contains zero,
 # <a href="#cell-cifar100-coarse-least-variance">{glue:text}`ch10_cut_colour`</a>. This is one setting, and early in training: all designs name
 # {glue:text}`ch10_colour_low:.0f` to {glue:text}`ch10_colour_high:.0f` % of the images right, of twenty classes.
 #
@@ -94,8 +94,8 @@ expect("None of them is better than MD in any cell", holds["dear"])
 
 # %% tags=["remove-cell"]
 expect("begun to learn. At 980 MB clustered sampling leads, and", holds["early"] and holds["late"])
-expect("Least variance may", holds["perhaps"])
-expect("There strata of least variance are no worse than MD", holds["perhaps"])
+expect("Least-variance strata may", holds["perhaps"])
+expect("There least-variance strata are no worse than MD", holds["perhaps"])
 expect("do not fall behind later", holds["later"])
 expect("the leaders and MD meet late", holds["meet"])
 
@@ -233,7 +233,7 @@ table(design_comparison.count_by_requests(list(deciding.values())))
 #
 # ## Is least variance ahead of its rivals, too?
 #
-# Where clients are few, least variance is ahead of some rivals. Beating MD does not mean beating the best rival. Our function takes any other design as the reference, for example on MNIST at 240 MB, with a
+# Where clients are few, least-variance strata are ahead of some rivals. Beating MD does not mean beating the best rival. Our function takes any other design as the reference, for example on MNIST at 240 MB, with a
 # hundred clients and with a thousand:
 
 # %%
@@ -245,7 +245,7 @@ for place in (mnist, deciding["mnist-1000"]):
         print(" ", interval, "above", design_comparison.arm_label(rival))
 
 # %% [markdown]
-# The folded table has the points of least variance above four rivals, in all settings:
+# The folded table has the points of least-variance strata above four rivals, in all settings:
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the table of all duels", "code_prompt_hide": "Hide the table"}
 duels = design_comparison.compare_rivals(ten)
@@ -267,9 +267,9 @@ expect(
 # :recorded: which-design
 # ```
 #
-# Where sizes differ, least variance is certain to be ahead of the corrected k-means strata. It is nowhere certain to be ahead of strata from updates, which ask for nothing.
+# Where sizes differ, least-variance strata are certain to be ahead of the corrected k-means strata. They are nowhere certain to be ahead of strata from updates, which ask for nothing.
 # Clustered sampling by similarity follows closely: it is certain to be behind in one cell alone, Fashion-MNIST at 950 MB. With 1,000 clients both designs that ask for
-# nothing are certain to be ahead of least variance, at 240 MB by ten points. A server with an update memory falls behind only where sizes differ; where they are equal it keeps up.
+# nothing are certain to be ahead of least-variance strata, at 240 MB by ten points. A server with an update memory falls behind only where sizes differ; where they are equal it keeps up.
 #
 # ## What does a gain cost?
 #
@@ -299,7 +299,7 @@ table(prices.rename_axis("MNIST, 950 MB").reset_index())
 # :recorded: which-design
 # ```
 #
-# Least variance asks for the gradients of all clients at the start. How many rounds of MD do they cost?
+# Least-variance strata ask for the gradients of all clients at the start. How many rounds of MD do these gradients cost?
 
 # %%
 surcharges = {}
@@ -420,7 +420,7 @@ expect("the lead has become a loss, of less than half a point on average", holds
 expect("No averaged design is certain to be ahead of averaged MD there", holds["nobody"])
 expect("so five seeds do not decide it", holds["fashion"])
 expect("Three other designs are certain to lead there", holds["others"])
-expect("hardly changes at all when it is averaged", holds["steady"])
+expect("hardly changes at all when the server's models are averaged", holds["steady"])
 expect("no design is certain to be ahead of it by a point, in any setting", holds["similarity"])
 
 # %% [markdown]
@@ -428,7 +428,7 @@ expect("no design is certain to be ahead of it by a point, in any setting", hold
 # :name: fig-ch10-averaged
 # :alt: Two panels, before round 75 and before round 300, with a row for each of four settings. Grey dots, for raw models, lie right of zero everywhere, before round 75 by two to nine points. Black dots, for averaged models, lie nearer to zero in all rows; on MNIST before round 300 they lie slightly left of it.
 #
-# Points of least variance (64 signed sums) above MD sampling, both with their last models (raw) or both with their averages. Each has the learning rate that was best for it
+# Points of least-variance strata (from 64 signed sums) above MD sampling, both with their last models (raw) or both with their averages. Each has the learning rate that was best for it
 # after 300 rounds. Means of five seeds over the thirty rounds before a budget, with 95 % intervals.
 # ```
 #
@@ -437,9 +437,9 @@ expect("no design is certain to be ahead of it by a point, in any setting", hold
 # ```
 #
 # The average helps MD in every setting: on MNIST by {glue:text}`ch10_averaged_md_early:.1f` points before round 75 and by {glue:text}`ch10_averaged_md_late:.1f` before round 300.
-# On MNIST least variance hardly changes at all when it is averaged, because its rounds scatter little. So the average does for MD what strata do, afterwards and for free.
+# On MNIST the accuracy of least-variance strata hardly changes at all when the server's models are averaged, because their rounds scatter little. So the average does for MD what strata do, afterwards and for free.
 #
-# **Early, some of the lead is left.** Before round 75 averaged least variance is ahead on all three MNIST settings, on the first by
+# **Early, some of the lead is left.** Before round 75 the averaged model of least-variance strata is ahead on all three MNIST settings, on the first by
 # {glue:text}`ch10_averaged_lead_early` points. On Fashion-MNIST one of five seeds fell to {glue:text}`ch10_averaged_sketch_collapse:.0f` %, at a learning rate that was tuned for 300 rounds.
 #
 # **Late on MNIST, nothing of the lead is left.** Before round 300 the lead has become a loss, of less than half a point on average: {glue:text}`ch10_averaged_lead_late` in the first setting. No
@@ -514,19 +514,19 @@ for place in recorded.values():
 # :recorded: which-design
 # ```
 #
-# On MNIST the lead of least variance is gone with twenty participants. On Fashion-MNIST it lasts with twenty, and with five it is a loss at 475 MB. There
-# least variance kept the learning rate {glue:text}`ch10_cut_rate`, which suited ten participants. So tune at the number of participants that you will ask. At the smaller budget, corrected k-means strata lose with five everywhere.
+# On MNIST the lead of least-variance strata is gone with twenty participants. On Fashion-MNIST it lasts with twenty, and with five it is a loss at 475 MB. There
+# these strata kept the learning rate {glue:text}`ch10_cut_rate`, which suited ten participants. So tune at the number of participants that you will ask. At the smaller budget, corrected k-means strata lose with five everywhere.
 
 # %% tags=["remove-cell"]
 holds = design_comparison.check_participants(recorded)
-expect("the lead of least variance is gone with twenty participants", holds["gone"])
+expect("the lead of least-variance strata is gone with twenty participants", holds["gone"])
 expect("it lasts with twenty", holds["lasts"])
 expect("it is a loss at 475 MB", holds["loss"])
 expect("they lose on Fashion-MNIST, too", holds["updates"])
 expect("corrected k-means strata lose with five everywhere", holds["corrected"])
 expect("design is certain to be ahead of MD", holds["alike"])
 expect("No design is certain to lead it there", holds["alike"])
-expect("least variance keeps its lead on", holds["kept"])
+expect("least-variance strata keep their lead on", holds["kept"])
 holds = design_comparison.check_many_clients(recorded["mnist-1000"])
 expect("such clients they lose", holds["loss"])
 expect("more than half of", holds["half"])
@@ -671,14 +671,14 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 # - **If clients are many**, as in <a href="#cell-mnist-1000-least-variance">MNIST with 1,000</a>: do not ask them all. Their gradients take more than half of
 #   240 MB, and at 950 MB they gain nothing either. Take MD, or strata from updates, which ask for nothing.
 #   FedSTaS, as written and corrected, asks all of them every ten rounds, and is far behind.
-# - **If you ask more or fewer than ten:** tune at that number. With twenty participants no lead is left on MNIST. With five, trained at the rate of ten, least variance keeps its lead on
-#   <a href="#cell-mnist-m5-least-variance">MNIST</a>, and loses on <a href="#cell-fashion-mnist-m5-least-variance">Fashion-MNIST</a>.
+# - **If you ask more or fewer than ten:** tune at that number. With twenty participants no lead is left on MNIST. With five, trained at the rate of ten, least-variance strata keep their lead on
+#   <a href="#cell-mnist-m5-least-variance">MNIST</a>, and lose on <a href="#cell-fashion-mnist-m5-least-variance">Fashion-MNIST</a>.
 # - **If the task is easy and bytes are plenty**, as with MNIST at 950 MB: tune the learning rate and take MD. No design is better there, and MD asks for nothing.
 # - **If clients send no gradient beforehand:** take strata from updates, which the server has anyway unless it sees only their sum (<a href="#cell-mnist-least-variance-updates">MNIST</a>,
 #   <a href="#cell-fashion-mnist-least-variance-updates">Fashion-MNIST</a>). With ten participants they are better on Fashion-MNIST, and no worse on MNIST.
 #   With five, trained at the rate of ten, they lose on Fashion-MNIST, too: {glue:text}`ch10_updates_few` points at 475 MB.
 # - **If images are in colour**, as in <a href="#cell-cifar100-coarse-clustered-similarity">CIFAR-100's superclasses</a> at 0.1: clustered sampling by similarity is
-#   worth a try. It asks for nothing, and leads at 980 MB. There strata of least variance are no worse than MD.
+#   worth a try. It asks for nothing, and leads at 980 MB. There least-variance strata are no worse than MD.
 # - **If you cannot tell:** take clustered sampling by similarity. It asks for nothing, and was worse than MD in no cell.
 # - **Not shown to be worth their bytes:** designs that ask every client before each round, and FedSTaS as written. None of them is better than MD in any cell.
 #
@@ -723,11 +723,11 @@ design_comparison.show_rerun(mnist, "least-variance")
 #
 # A reader could have taken five statements from an earlier edition of this book that were wrong. Here is each, and why it does not hold.
 #
-# - **"Strata of least variance are a loss with 1,000 clients."** In that cell each client was charged for downloading the first model, although all of them can make it from a seed of
+# - **"Least-variance strata are a loss with 1,000 clients."** In that cell each client was charged for downloading the first model, although all of them can make it from a seed of
 #   eight bytes. Without this charge the question costs little ([how little](#fig-ch10-asked)), and [the second comparison](10_which_design.ipynb) sees no loss with 1,000 clients on CIFAR-10 features.
 # - **"They are a loss with five participants on Fashion-MNIST."** They trained there at the learning rate of ten participants. Nobody has tuned them for five.
 # - **"Clustered sampling by similarity leads on colour images."** This rests on five partitions, one seed of tuning, and a network that has hardly begun to learn.
-# - **"On CIFAR-100 with equal sizes, least variance ends below MD."** One seed chose its learning rate there, and could not tell two rates apart ({doc}`05_experiments`).
+# - **"On CIFAR-100 with equal sizes, least-variance strata end below MD."** One seed chose their learning rate there, and could not tell two rates apart ({doc}`05_experiments`).
 # - **"A lead over MD is a gain."** It was a lead over MD's last model. MD's averaged model is better, costs nothing, and takes most of the lead away.
 #
 # ## What was done otherwise?

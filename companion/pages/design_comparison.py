@@ -593,7 +593,7 @@ KINDS = {  # of designs, by what they ask for
     ),
     "gradients of all: FedSTS, FedSTaS": ("fedsts", "fedstas"),
     "gradients of all: FedSTaS corrected": ("fedstas-unbiased",),
-    "one gradient of each: least variance": (LEAST_VARIANCE,),
+    "one gradient of each: least-variance strata": (LEAST_VARIANCE,),
     LAST_UPDATES + "least-variance strata": (FROM_UPDATES,),
     LAST_UPDATES + "clustered by similarity": ("clustered-similarity",),
     LAST_UPDATES + "FedVARP": ("fedvarp",),
