@@ -137,7 +137,7 @@ np.testing.assert_allclose(ours[theirs.columns], theirs)
 glue_values("ch5", seeds=ch05.count_seeds(grids["preprint"].frame))
 display(
     Markdown(ch05.tabulate_machines(grids)),
-    fold_table("All runs", ch05.tabulate_sweeps(grids)),
+    fold_table("All recorded runs", ch05.tabulate_sweeps(grids)),
 )
 
 # %% [markdown]
@@ -808,7 +808,11 @@ proximal = paired(basis, "fedprox", "md")
 # %% tags=["remove-input"]
 expect("FedProx does not help", max(map(abs, proximal)) < 0.1, points=proximal[0])
 expect("more than twenty points on FedAvg", min(raised.values()) > 20, **raised)
-display(fold_table("What was tried and chosen", ch05.tabulate_servers(tuned, basis, best_rates)))
+display(
+    fold_table(
+        "Which settings were tried and chosen", ch05.tabulate_servers(tuned, basis, best_rates)
+    )
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -956,7 +960,7 @@ display(
 
 # %% tags=["remove-input"]
 batches = ch05.tabulate_batch_sizes(grids["batch-size"].frame, around, grids["least-variance"])
-display(fold_table("By the size of a batch", batches))
+display(fold_table("Accuracy by batch size", batches))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -968,7 +972,8 @@ display(fold_table("By the size of a batch", batches))
 # %% tags=["remove-input"]
 display(
     fold_table(
-        "By allocation", *ch05.tabulate_allocations(grids["optimal-data"], grids["preprint"])
+        "Accuracy with optimally allocated examples",
+        *ch05.tabulate_allocations(grids["optimal-data"], grids["preprint"]),
     )
 )
 
@@ -1077,7 +1082,7 @@ expect("is used hardly matter", small_changes.abs().max() < 1.5, most=small_chan
 # alone are not enough: on the paper's draws, by the norm of the gradient, they end {glue:text}`ch5_part_norm` below MD.
 
 # %% tags=["remove-input"]
-display(fold_table("All parts", ch05.tabulate_parts(parts, change)))
+display(fold_table("Accuracy with each part exchanged", ch05.tabulate_parts(parts, change)))
 
 # %% [markdown]
 # ```{provenance} Table

@@ -99,7 +99,11 @@ class Provenance(ChapterDirective):
                 rows[f"Commits, {sweep} (runs)"] = record["commits"]
                 rows[f"Machines, {sweep} (runs)"] = record["machines"]
         commands = "\n".join(dict.fromkeys(by_sweep[sweep]["command"] for sweep in sweeps))
-        summary = "recorded, " + "; ".join(f"{name}: {by_sweep[name]['runs']}" for name in sweeps)
+        if len(sweeps) > 5:  # their runs stand in the fold
+            summary = f"recorded, {len(sweeps)} sweeps: {', '.join(sweeps)}"
+        else:
+            runs = (f"{name}: {by_sweep[name]['runs']}" for name in sweeps)
+            summary = "recorded, " + "; ".join(runs)
         return summary, [
             self.fields(rows),
             nodes.paragraph(
