@@ -178,7 +178,7 @@ expect("The data are those of", same_data)
 # ```{admonition} The paper says: preprint, Sec. 3.2
 # :class: as-written
 # It is the compression of the gradients that makes FedSTaS better than its baseline.
-# We ran this comparison: {doc}`/ledger`, `preprint-3.2-compression`.
+# We ran this comparison, and {doc}`the ledger </ledger>` has what came out, under `preprint-3.2-compression`.
 # ```
 #
 # In one dimension a group is a run of sorted entries, so we look for $d' - 1$ cuts. Dynamic programming finds the best cuts among some hundred
@@ -303,7 +303,7 @@ expect("and would lose far less", dearer < 1.1 and fewer < 0.6, bits=dearer, err
 #
 # With {glue:text}`ch2_levels` levels and {glue:text}`ch2_d:,` entries this makes {glue:text}`ch2_bits:.2f` bits an entry, or
 # {glue:text}`ch2_sent:.0f` % of plain floats. The median client loses {glue:text}`ch2_error:.1f` % of its squared norm, the worst
-# client {glue:text}`ch2_error_high:.1f` %. Because bits are whole, codes of {glue:text}`ch2_code` bits can name {glue:text}`ch2_same` levels. So many levels would
+# client {glue:text}`ch2_error_high:.1f` %. Because bits are whole, codes of {glue:text}`ch2_code` bits can name {glue:text}`ch2_same` levels. Using all these levels would
 # cost hardly more and would lose far less: {glue:text}`ch2_error_same:.1f` %.
 #
 # ```{admonition} As written: journal, Algorithms 1 and 2
@@ -364,7 +364,7 @@ expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders
 # ```{admonition} The paper says: journal, Sec. 3.3
 # :class: as-written
 # Strata together with draws by importance reduce the variance of the model's updates.
-# This is judged on the page [about variance](04b_variance.ipynb); {doc}`/ledger`, `journal-sec-3-3-variance`.
+# This claim is judged on the page [about variance](04b_variance.ipynb); {doc}`the ledger </ledger>` has it under `journal-sec-3-3-variance`.
 # ```
 #
 # Why could a gradient know the labels? In a network that ends in a softmax and is trained with cross-entropy, the gradient of
@@ -712,7 +712,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # ```{admonition} The paper says: preprint, Sec. 1
 # :class: as-written
 # Neyman allocation over strata of compressed gradients converges better than proportional allocation.
-# We ran it: {doc}`/ledger`, `preprint-intro-neyman`; the formula is tested below and on the page [about variance](04b_variance.ipynb).
+# We ran both, and {doc}`the ledger </ledger>` has what came out, under `preprint-intro-neyman`; the formula is tested below and on the page [about variance](04b_variance.ipynb).
 # ```
 #
 # The allocation is meant to minimise the variance $V$ of the *stratified mean*: the means of the drawn clients of each stratum, weighted by $W_h = N_h/N$.
@@ -1010,7 +1010,7 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 # ```{admonition} The paper says: journal, Sec. 3.2
 # :class: as-written
 # Drawing clients by the norm of their gradient improves the selection further.
-# This is judged on the page [about variance](04b_variance.ipynb); {doc}`/ledger`, `journal-importance`.
+# This claim is judged on the page [about variance](04b_variance.ipynb); {doc}`the ledger </ledger>` has it under `journal-importance`.
 # ```
 #
 # ```{admonition} As written: journal, Section 3.2

@@ -168,7 +168,7 @@ expect("The first inequality fails", theorem_1 == ["fails", "holds-if"])
 # :name: fig-theory-variances
 # :alt: Two panels of horizontal bars. Above, the variance of one draw from the updates 1, 1 and 2: uniform draws 0.22, by norm as written 0.25, by norm corrected 0. Below, the variance of ten draws from three strata: allocated by sizes alone and by variances as written the same, by standard deviations less.
 #
-# Variances of two small cases, exactly.
+# The exact variances in two small cases.
 # ```
 #
 # ```{provenance} Figure
@@ -235,7 +235,7 @@ expect("simulated rounds agrees", error < 5, standard_errors=error)
 # :name: fig-theory-estimate
 # :alt: A bell-shaped distribution of the estimated number of examples, wide and partly below zero, far to the left of a vertical line at the true total.
 #
-# The distribution of the estimate at the paper's numbers. In the other shade, at the left: estimates that are not positive.
+# The distribution of the estimate at the paper's numbers. The other shade, at the left, marks estimates that are not positive.
 # ```
 #
 # ```{provenance} Figure
@@ -296,7 +296,7 @@ expect(
 #
 # ## What does ε = 3 promise, and for how long?
 #
-# It promises that one report says little about a size: no report is more than $e^\epsilon$ times as likely under one size as under another. Lemma 5 holds for one report, if the fake sizes are drawn from $1, \dots, M-1$ and no client is empty. It is then exact. But a training has 99 rounds, and each fresh report costs the same again.
+# The bound ε = 3 promises that one report says little about a size: no report is more than $e^\epsilon$ times as likely under one size as under another. Lemma 5 holds for one report, if the fake sizes are drawn from $1, \dots, M-1$ and no client is empty. It is then exact. But a training has 99 rounds, and each fresh report costs the same again.
 #
 # ```{admonition} As written: journal, Lemma 5, and preprint, Section 3.1
 # :class: as-written
@@ -377,7 +377,7 @@ expect("The bound contradicts itself", theorem_2 == {"fails"})
 #
 # ## Do the theorems of clustered sampling hold?
 #
-# Its main theorem holds, but its algorithms as printed do not make what the theorem asks for. Clustered sampling {cite:p}`fraboni2021clustered` is FedSTaS's closest neighbour: it draws one client from each of $m$ distributions. Its Proposition 1 says which distributions make it unbiased, and that is true. Its Algorithm 1 is meant to make such distributions:
+# The main theorem of clustered sampling holds, but its algorithms as printed do not make what the theorem asks for. Clustered sampling {cite:p}`fraboni2021clustered` is FedSTaS's closest neighbour: it draws one client from each of $m$ distributions. Its Proposition 1 says which distributions make it unbiased, and that is true. Its Algorithm 1 is meant to make such distributions:
 
 # %%
 rng, right = stream(s.seed, "chapter 4, Algorithm 1"), np.zeros(2, int)
@@ -408,7 +408,7 @@ expect("and that is true", proposition == ["holds", "fails"])
 # ```{provenance} Figure
 # ```
 #
-# The printed lines of Algorithm 1 satisfy Proposition 1 in {glue:text}`ch4_printed` of 300 random federations. What that paper's Fig. 3 draws satisfies it in all of them.
+# The printed lines of Algorithm 1 satisfy Proposition 1 in {glue:text}`ch4_printed` of 300 random federations. The construction that this paper draws in its Fig. 3 satisfies Proposition 1 in all of them.
 #
 # Next: {doc}`Do the theorems of clustered sampling hold? <04g_clustered>` goes through that paper statement by statement.
 
@@ -482,7 +482,7 @@ expect("promise the most fail as printed", {*verdicts[promising]} == {"fails"})
 # %% [markdown]
 # ## Which statements hold?
 #
-# Here are all of them. Of the {glue:text}`ch4_claims` statements that calculation alone can decide, {glue:text}`ch4_count_holds` hold,
+# Here are all the statements. Of the {glue:text}`ch4_claims` statements that calculation alone can decide, {glue:text}`ch4_count_holds` hold,
 # {glue:text}`ch4_count_holds_if` hold on a condition, and {glue:text}`ch4_count_fails` fail. Four texts make them: the preprint, the journal
 # version, FedSampling's slides and the paper on clustered sampling. Some statements repeat each other, so there are {glue:text}`ch4_facts` facts.
 #
@@ -501,15 +501,15 @@ ch04.list_statements(decided)
 #
 # Read the part whose question you have. The parts can be read in any order, and each ends with exercises that check themselves.
 #
-# | part | question | journal |
-# | --- | --- | --- |
-# | [](04a_unbiasedness.ipynb) | Does the cohort's mean aim at the right model? | eq. 2.4, Lemma 1 |
-# | [](04b_variance.ipynb) | Which design is less noisy? | eq. 3.5, Theorem 1 |
-# | [](04c_size_estimator.ipynb) | How well can a private total be known? | eq. 5.7, Lemma 2 |
-# | [](04d_covariance.ipynb) | What does sampling examples do to a gradient? | Lemmas 3 and 4, Theorem 3 |
-# | [](04e_privacy.ipynb) | What does $\epsilon = 3$ promise, and for how long? | Lemma 5 |
-# | [](04f_convergence.ipynb) | Where does a biased design lead? | Theorem 2 |
-# | [](04g_clustered.ipynb) | Do the theorems of clustered sampling hold? | its Sections 3 to 5 |
+# | part | what it decides |
+# | --- | --- |
+# | [](04a_unbiasedness.ipynb) | eq. 2.4, Lemma 1 |
+# | [](04b_variance.ipynb) | eq. 3.5, Theorem 1 |
+# | [](04c_size_estimator.ipynb) | eq. 5.7, Lemma 2 |
+# | [](04d_covariance.ipynb) | Lemmas 3 and 4, Theorem 3 |
+# | [](04e_privacy.ipynb) | Lemma 5 |
+# | [](04f_convergence.ipynb) | Theorem 2 |
+# | [](04g_clustered.ipynb) | Fraboni et al., Sections 3 to 5 |
 #
 # ```{provenance} How this page was made
 # ```

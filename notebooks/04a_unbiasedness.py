@@ -531,7 +531,7 @@ table(decided.table)
 # No weights of this kind: the cohort's models are averaged with weights that sum to one.
 # ```
 #
-# It is true where every client is expected equally often, but FedSTaS draws by norm. To test it, give the three clients the sizes 1, 1 and 8 and draw
+# Eq. 2.4 is true where every client is expected equally often, but FedSTaS draws by norm. To test it, give the three clients the sizes 1, 1 and 8 and draw
 # two distinct ones:
 
 # %%

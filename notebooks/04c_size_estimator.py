@@ -150,7 +150,7 @@ table(decided["estimator"].table)
 #
 # ## What is its distribution at the paper's numbers?
 #
-# It is a wide bell in the wrong place. Ten clients with 600 examples each report with $M = 100$ and $\epsilon = 3$, so every true answer is 99. The distribution of the sum of
+# The distribution is a wide bell in the wrong place. Ten clients with 600 examples each report with $M = 100$ and $\epsilon = 3$, so every true answer is 99. The distribution of the sum of
 # the reports can be computed without simulation:
 
 

@@ -279,7 +279,7 @@ expect("all variances would be negative", max(*at_600, *at_2048) < 0)
 #
 # ## Can a blind design beat simple random sampling?
 #
-# It cannot beat simple random sampling for all gradients. Scalar gradients and clients of two or three examples show this.
+# No blind design beats simple random sampling for all gradients. Scalar gradients and clients of two or three examples show this.
 #
 # ```{admonition} As written: journal, Theorem 3
 # :class: as-written

@@ -165,7 +165,7 @@ table(decided["slides_ratio"].table)
 #
 # ## What do 99 rounds cost?
 #
-# They cost an $\epsilon$ of about thirty for the average client, and of about 300 as coded, because each fresh report costs as much as the first.
+# Ninety-nine rounds cost an $\epsilon$ of about thirty for the average client, and of about 300 as coded, because each fresh report costs as much as the first.
 #
 # ```{admonition} As written: preprint, Section 3.1
 # :class: as-written
@@ -215,7 +215,7 @@ soft = {j: composed(float(alpha), M, j, 1e-5) for j in range(1, 100)}
 #
 # ### What does an epsilon of 30 mean?
 #
-# It means that the size can be read off. Suppose the server guesses a client's most frequent report, and breaks ties by lot. If all sizes are equally plausible beforehand, no guess is better, because the likelihood of a size grows with the number of reports that equal it. Before you read on: after how many reports is the guess
+# An epsilon of 30 means that the size can be read off. Suppose the server guesses a client's most frequent report, and breaks ties by lot. If all sizes are equally plausible beforehand, no guess is better, because the likelihood of a size grows with the number of reports that equal it. Before you read on: after how many reports is the guess
 # right with a probability of 90 %?
 #
 # ```{prf:lemma} Reading a size off its reports
@@ -344,7 +344,7 @@ table(ch04e.tabulate_setting(s.clients, s.clients_per_round, s.rounds, s.size_ca
 # %% [markdown]
 # ## Does it help that only some clients take part?
 #
-# It does not help against the server. *Amplification by subsampling* says that if a client takes part with probability $q$ and nobody can tell whether it did, the ratio shrinks to $1 + q(e^\epsilon - 1)$. In the paper's setting the loss would be only
+# That only some clients take part does not help against the server. *Amplification by subsampling* says that if a client takes part with probability $q$ and nobody can tell whether it did, the ratio shrinks to $1 + q(e^\epsilon - 1)$. In the paper's setting the loss would be only
 # $\log(1 + 0.1\,(e^3 - 1))$ = {glue:text}`ch4e_amplified:.3f`. To see who profits, take two clients of which one is drawn by lot, with $M = 4$ and $\alpha = 2/5$; the other client has size 2:
 
 # %%

@@ -116,7 +116,7 @@ expect("on Theorem 2: fails", fails == "fails", verdict=fails)
 #
 # ## Where do the biased draws lead?
 #
-# They lead to a point beside the optimum. Three clients show this: $F_k(w) = (w - c_k)^2/2$ with $c = (0, 0, 1)$, so that the mean objective has its minimum at 1/3.
+# The biased draws lead to a point beside the optimum. Three clients show this: $F_k(w) = (w - c_k)^2/2$ with $c = (0, 0, 1)$, so that the mean objective has its minimum at 1/3.
 # In the design as written, one client is drawn with probabilities proportional to the gradient norms $|w - c_k|$, and the server takes its step. In the corrected design the
 # step is divided by $N$ times the probability.
 

@@ -236,7 +236,7 @@ glue_values("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 #
 # ## Do the bounds of Theorems 1 and 2 hold?
 #
-# They do not hold with constants that serve every number of local steps.
+# The bounds of Theorems 1 and 2 do not hold with constants that serve every number of local steps.
 #
 # ```{admonition} As written: Theorem 2
 # :class: as-written
@@ -466,7 +466,7 @@ table(evidence["alg2"].table)
 #
 # ## What do the sentences promise?
 #
-# They promise what is true, with one condition. The percentages in them are short sums:
+# The paper's sentences promise what is true, with one condition. The percentages in these sentences are short sums:
 
 # %%
 # ten draws from 100 equal clients, all different

@@ -349,14 +349,14 @@ def test_sliders_change_text_and_figures(browse):
     assert reported_value(document, "two")[:2] == expected
     # Ten clients of 600 examples; the size cap 100 lets none report more than 99, the cap 601 lets all report 600.
     sd = round(explorer.summarise_size_estimate(600, 100, 3.0, 10)["sd"])
-    sentence = f"Mean 990 where 6,000 examples are, standard deviation {sd}"
+    sentence = f"the mean 990 where 6,000 is true, and the standard deviation {sd}"
     assert sentence in reported_value(document, "estimate")
     assert "Every true answer is 99: M clips all sizes." in reported_value(document, "estimate")
     alpha = privacy.truth_probability(8, 601)
     assert f"{alpha:.4f}" in reported_value(document, "epsilon") and reported_value(
         document, "moved"
     )
-    assert "Mean 6,000 where 6,000" in reported_value(document, "wide")
+    assert "the mean 6,000 where 6,000" in reported_value(document, "wide")
     assert "clips" not in reported_value(document, "wide")
     # Ten reports of epsilon 3, the bound without delta and the smaller one with it; then 99 reports without delta.
     tight = explorer.compose_epsilon(3, 100, 10, explorer.DELTA)

@@ -101,3 +101,25 @@ def test_settings_in_alternative_texts_come_from_the_run():
                 )
                 count += 1
     assert count >= 8
+
+
+def test_numbers_on_a_page_have_a_minus_sign_and_stay_with_their_formula(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "book" / "_ext")
+    from fedstas_book import format_numbers
+
+    glued = '<span class="pasted-text">{}</span>'.format
+    formula = '<span class="math notranslate nohighlight">\\({}\\)</span>'.format
+    pages = {
+        f"lost {glued('-0.1 points (-0.2 to +0.1)')} <code>x</code>": (
+            f"lost {glued('−0.1 points (−0.2 to +0.1)')} <code>x</code>"
+        ),
+        "<td>-3</td><td>65.4 ± 0.4</td> and [-1, 0]": "<td>−3</td><td>65.4~±~0.4</td> and [−1, 0]",
+        f"at {formula('M')} = {glued('191')}": (
+            f'at <span class="held">{formula("M")} = {glued("191")}</span>'
+        ),
+        f"({formula('M')} = 100)": f'<span class="held opened">({formula("M")} = 100</span>)',
+    }
+    verbatim = ("<code>f(-1)</code><pre>a -1, 5 ± 2</pre>", '<p style="margin: -1px">', formula("(-1)"))
+    pages |= {text: text for text in (*verbatim, "2024-12-01, eq. 1-3, fedstas-2")}
+    for text, expected in pages.items():
+        assert format_numbers(text).replace("\u00a0", "~") == expected

@@ -300,7 +300,25 @@ NUMBERS = re.compile(
     r"|\([+−-]?[\d.,]+ to [+−-]?[\d.,]+\)|(?<=\d) %|(?<=\d</span>) %",
     re.DOTALL,
 )
-NAME = re.compile(r'(?<=<span class="pre">)[\w.*]+(?=</span>)')
+NAME = re.compile(r'(?<=<span class="pre">)[\w.*()]+(?=</span>)')
+SIGNS = re.compile(  # what is no prose is matched first, and left as it is
+    r"<(pre|code|script|style|svg)\b.*?</\1>|<(span|div) class=\"(?:math |pre\").*?</\2>|<[^>]*>"
+    r"|(?<![^\s(\[,>])-(?=\.?\d)|(?<=\d) ± (?=\d)",
+    re.DOTALL,
+)
+FORMULA_WITH_VALUE = re.compile(
+    r'([(\[“‘]*)(<span class="math notranslate nohighlight">\\\([^<]{1,25}\\\)</span>)\s=\s'
+    r'((?:<span class="pasted-text">)?[+−-]?[\d.,]*\d(?:</span>)?)'
+)
+
+
+def format_numbers(body: str) -> str:
+    """Give negative numbers a minus sign, and keep 1 ± 2 and a short formula with its value, as in `x = 1`, on one line."""
+    body = FORMULA_WITH_VALUE.sub(
+        lambda m: f'<span class="held{" opened" * bool(m[1])}">{m[1]}{m[2]} = {m[3]}</span>', body
+    )
+    signs = {"-": "−", " ± ": "\u00a0±\u00a0"}
+    return SIGNS.sub(lambda m: signs.get(m[0], m[0]), body)
 
 
 def improve_line_breaks(app, pagename, templatename, context, doctree):
@@ -313,13 +331,13 @@ def improve_line_breaks(app, pagename, templatename, context, doctree):
                 if m[1] or m[3]
                 else m[0]
             ),
-            body,
+            format_numbers(body),
         )
         if pagename != "ledger":  # its columns are narrower than some intervals
             body = NUMBERS.sub(
                 lambda m: m[0] if m[0].startswith("<") else m[0].replace(" ", "&#160;"), body
             )
-        if pagename in ("where_is_what", "notation"):
+        if pagename in ("where_is_what", "notation", "teaching/project"):
             body = NAME.sub(lambda m: re.sub(r"([_.])(?=\w)", r"\1<wbr>", m[0]), body)
         context["body"] = body
 

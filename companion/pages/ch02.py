@@ -112,7 +112,7 @@ KINDS = {  # of strata, as the table calls them
     "restored": "restored gradients, as written",
     "sorted": "level values, ascending",
     "unsorted": "level values in any order, as coded",
-    "unsorted shuffled": "the last, clients shuffled",
+    "unsorted shuffled": "level values as coded, clients shuffled",
 }
 
 

@@ -76,7 +76,7 @@ fedstasExplorer.add("bias", (tools, data) => {
       told.textContent = (many
         ? `After ${number(many, 0)} round${many > 1 ? "s" : ""} the average is ${number(now[0], 2)} as written and ${number(now[1], 2)} corrected. `
         : "Six clients would move the model by " + values.map((v) => number(v, 1)).join(", ") + ". ")
-        + `All together they move it by ${number(exact.target, 2)}. `
+        + `Together the six clients move the model by ${number(exact.target, 2)}. `
         + `As written, ever more rounds lead to ${number(exact.written, 2)}; corrected, to ${number(exact.corrected, 2)}.`;
     }
     reset();

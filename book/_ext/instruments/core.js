@@ -187,7 +187,7 @@ window.fedstasExplorer = (function () {
       `<path class="${kind}" d="M${points.map((p) => px(p[0]).toFixed(1) + " " + py(p[1]).toFixed(1)).join("L")}${closed ? "Z" : ""}"/>`);
     if (!options.bare) line(left, height - bottom, width - right, height - bottom, "axis");
     if (options.x) text((left + width - right) / 2, height - 6, options.x, "middle");
-    if (options.y) text(4, 13, options.y, "start");
+    if (options.y) text(4, 10, options.y, "start");
     const ticks = (low, high, many) => {
       const rough = (high - low) / many, base = Math.pow(10, Math.floor(Math.log10(rough)));
       const step = [1, 2, 5, 10].map((k) => k * base).find((s) => s >= rough);

@@ -82,9 +82,9 @@ fedstasExplorer.add("estimate", (tools, data) => {
         p.line(p.px(v), p.top, p.px(v), p.height - p.bottom, "mark " + kind));
       p.finish();
       const root2 = Math.hypot(found.sd, found.mean - total) / total;
-      told.textContent = `Mean ${number(found.mean, 0)} where ${number(total, 0)} examples are, `
-        + `standard deviation ${number(found.sd, 0)}: the error is ${number(100 * root2, 0)} % of the total. `
-        + `The estimate is not positive in ${number(100 * found.not_positive, 2)} % of the rounds. `
+      told.textContent = `The estimate has the mean ${number(found.mean, 0)} where ${number(total, 0)} is true, `
+        + `and the standard deviation ${number(found.sd, 0)}: its root mean squared error is ${number(100 * root2, root2 < 0.1 ? 1 : 0)} % of the total. `
+        + `It is not positive in ${number(100 * found.not_positive, 2)} % of the rounds. `
         + `Where a tenth is requested, the guarded rate is ${found.rate.toFixed(3)} on average.`
         + (top - 1 < n ? ` Every true answer is ${top - 1}: M clips all sizes.` : "");
     }

@@ -59,9 +59,9 @@ fedstasExplorer.add("privacy", (tools, data) => {
       q.path(read.map((v, k) => [k, 100 * v]), "curve reading");
       q.line(q.px(Math.min(many, last)), q.top, q.px(Math.min(many, last)), q.height - q.bottom, "mark zero");
       q.finish();
-      told.textContent = `${many} fresh report${many > 1 ? "s" : ""} of \u03b5 = ${epsilon} cost \u03b5 = ${number(plain, 1)}`
+      told.textContent = `${many} fresh report${many > 1 ? "s" : ""} of \u03b5 = ${epsilon} cost${many > 1 ? "" : "s"} \u03b5 = ${number(plain, 1)}`
         + (d > 0 ? `, or ${number(here, 1)} if \u03b4 = ${d} is allowed.` : ".")
-        + ` The most frequent answer is the true (clipped) size with probability ${number(100 * chance, 0)} %`
+        + ` The most frequent answer is the true (clipped) size with a probability ${chance < 0.995 ? `of ${number(100 * chance, 0)}` : "above 99"} %`
         + (many > last ? ` already after ${last} reports.` : ".")
         + " One memoised report costs " + epsilon + ", however many rounds there are.";
     }

@@ -150,7 +150,7 @@ fedstasExplorer.add("train", (tools, data) => {
       }
       const gone = missing(runs.md.cohort), times_ = (count) => (count === 1 ? "1 round" : `${count} rounds`);
       told.textContent = `After ${times_(t)} the loss is ${number(last("md"), 2)} with MD sampling, ${number(last("least"), 2)} with least-variance strata, ${number(last("all"), 2)} if all clients take part. `
-        + (gone ? `In this round nobody whom MD drew holds ${gone > 1 ? `${gone} of the classes` : "one of the classes"}. ` : "")
+        + (gone ? `In this round MD drew no client with examples of ${gone > 1 ? `${gone} of the classes` : "one of the classes"}. ` : "")
         + `MD missed a class in ${missed.md} of ${times_(t)}, least-variance strata in ${missed.least}. `
         + (found.md > 0 ? `At this model a round of least-variance strata has ${number((100 * found.least) / found.md, 0)}\u00a0% of MD\u2019s variance.` : "");
     }
