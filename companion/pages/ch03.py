@@ -42,13 +42,13 @@ def draw_six(held: np.ndarray, samples: dict[str, np.ndarray]) -> Figure:
     """
     figure, axes = plt.subplots(1, 2, figsize=(plots.WIDTH, 1.9), sharey=True)
     for ax, (name, drawn) in zip(axes, samples.items(), strict=True):
-        ax.bar(range(3), held, 0.8, color="#808080", alpha=0.25)
-        ax.bar(range(3), drawn, 0.8, color=BLACK, alpha=0.75)
+        ax.bar(range(3), held, 0.9, color="#808080", alpha=0.25)
+        ax.bar(range(3), drawn, 0.9, color=BLACK, alpha=0.75)
         for k, (size, number) in enumerate(zip(held, drawn, strict=True)):
             ax.text(
                 k,
                 number - 1,
-                f"{number:.0f} of {size}",
+                f"{number:.0f}/{size}",
                 ha="center",
                 va="top",
                 fontsize=8,

@@ -81,8 +81,8 @@ def draw_ellipses() -> Figure:
             ax.add_patch(Ellipse((0, 0), wide, high, angle=angle, **how))
         ax.set(xlim=(-2.6, 4.4), ylim=(-1.6, 1.6), aspect="equal", ylabel="second coordinate")
         ax.set_title(title, loc="left")
-        for style, y in zip(DESIGNS.values(), (0.9, 0.4, -0.1), strict=True):
-            plots.annotate(ax, 2.3, y - 0.5, style.label, style.colour, 0)
+        for style, y in zip(DESIGNS.values(), (0.8, 0.5, 0.2), strict=True):  # between grid lines
+            plots.annotate(ax, 2.3, y, style.label, style.colour, 0)
     axes[1].set_xlabel("step, first coordinate")
     return figure
 
