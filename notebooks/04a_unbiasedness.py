@@ -553,7 +553,7 @@ expansion, on_models = unbiasedness.expansion(), unbiasedness.weights_sum_to_one
 glue_values("ch4a", sums=on_models.ours)
 true = [name for name, aim in aims.items() if aim == target]
 expect("hit only by uniform draws", true == ["uniform"], true=true)
-expect("It holds if every client is expected equally often", expansion.verdict == "holds-if")
+expect("Eq. 2.4 holds if every client is expected equally often", expansion.verdict == "holds-if")
 expect("they never sum to one", "1" not in on_models.ours.split(" or "), sums=on_models.ours)
 table(expansion.table)
 
@@ -570,7 +570,7 @@ table(ch04a.fractions_to_decimals(on_models.table.iloc[:, :5]))
 #
 # ```{admonition} Verdict on eq. 2.4: holds, on a condition
 # :class: verdict
-# It holds if every client is expected equally often, $\nu_k = m/N$. Even then the weights should be applied to updates.
+# Eq. 2.4 holds if every client is expected equally often, $\nu_k = m/N$. Even then the weights should be applied to updates.
 # ```
 #
 # ## What we learned

@@ -267,7 +267,7 @@ expect("ends exactly as high", abs(relative(1 / 10) - 1) < 1e-12)
 #
 # ```{admonition} Verdict on eq. 3.5: holds, on a condition
 # :class: verdict
-# For uniform draws it minimises the variance if $S_h$ is the standard deviation and the numbers of draws are real numbers.
+# For uniform draws the allocation of eq. 3.5 minimises the variance if $S_h$ is the standard deviation and the numbers of draws are real numbers.
 # ```
 #
 # The second inequality of Theorem 1 is this lemma. It needs the spreads of the vectors that are averaged, but FedSTaS takes the spreads of gradients and averages updates. Does this matter?
@@ -295,7 +295,7 @@ expect("the spread of the averaged vectors", second.verdict == "holds-if")
 #
 # ```{admonition} Verdict on the second inequality: holds, on a condition
 # :class: verdict
-# It holds if $S_h$ is the spread of the averaged vectors, standard deviation or (without any gain) variance.
+# The second inequality holds if $S_h$ is the spread of the averaged vectors, standard deviation or (without any gain) variance.
 # ```
 #
 # ## Do strata lower it?
@@ -364,7 +364,7 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 #
 # ```{admonition} Verdict on the third inequality: holds, on a condition
 # :class: verdict
-# It holds if plain allocation is proportional, in the limit that the theorem names, or with replacement.
+# The third inequality holds if plain allocation is proportional, in the limit that the theorem names, or with replacement.
 # ```
 #
 # ## What is true instead?
@@ -611,7 +611,7 @@ expect("whole numbers take back more than", integer_cost > 1, to_proportional=in
 with_whole = with_whole / variances["no strata"]
 apart = is_larger_as_shown(with_whole, part_of_neyman, ".0%")
 expect("the variance rises from", apart, by=with_whole - part_of_neyman)
-expect("It needs a rule for whole numbers", integer_allocation.verdict == "fails")
+expect("Eq. 3.5 needs a rule for whole numbers", integer_allocation.verdict == "fails")
 
 # %% [markdown]
 # Of {glue:text}`ch4b_cases:,` cases, eq. 3.5 gives whole numbers in {glue:text}`ch4b_whole`. Rounded, it leaves a stratum without a draw in
@@ -624,7 +624,7 @@ expect("It needs a rule for whole numbers", integer_allocation.verdict == "fails
 #
 # ```{admonition} Verdict on $m_h$ as a number of clients: fails
 # :class: verdict
-# It needs a rule for whole numbers and $m \ge H$, which the text does not give.
+# Eq. 3.5 needs a rule for whole numbers and $m \ge H$, which the text does not give.
 # ```
 #
 # ## What we learned

@@ -542,7 +542,7 @@ table(set_formulas_of_table(designs))
 #
 # :::{admonition} Verdict on mimicry: holds, for equal sizes
 # :class: verdict
-# It holds in expectation if all participants hold equally many examples, as in the preprint's partition. Otherwise the aggregation must be weighted by the numbers of examples that
+# The sentence holds in expectation if all participants hold equally many examples, as in the preprint's partition. Otherwise the aggregation must be weighted by the numbers of examples that
 # were drawn.
 # :::
 #

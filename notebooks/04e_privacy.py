@@ -132,7 +132,7 @@ table(decided["lemma5"].table)
 #
 # :::{admonition} Verdict on Lemma 5: holds, on a condition
 # :class: verdict
-# It holds with equality, for one report, if the fake size is uniform on $1, \dots, M-1$ and no client is empty, or if sizes are clipped from
+# Lemma 5 holds with equality, for one report, if the fake size is uniform on $1, \dots, M-1$ and no client is empty, or if sizes are clipped from
 # below as well, as this package does. The total $\tilde n$, because it is a function of reports, is then private too.
 # :::
 

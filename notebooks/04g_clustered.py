@@ -324,7 +324,7 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 #
 # ```{admonition} Verdict on Theorems 1 and 2: hold, on a condition
 # :class: verdict
-# They hold if the constants may depend on $N$, or if nothing differs within rows. For a rate that is uniform in $N$ add
+# Theorems 1 and 2 hold if the constants may depend on $N$, or if nothing differs within rows. For a rate that is uniform in $N$ add
 # $\mathcal O(mB\sqrt{N/(mT)})$, where $mB \le \beta^2\|\nabla\mathcal L\|^2 + \kappa^2$ and $B = B_{Cl} \le B_{MD}$. The bound is then never worse than MD's,
 # and better where rows differ in their mean gradients.
 # ```
@@ -490,7 +490,7 @@ glue_values("ch4g", six=float(100 * sum(digits[6:9])))
 glue_values("ch4g", heavy=heavy[0], wanted=Q(int(first_column[0]), 20))
 promised = {name: words[name] for name in ch04g.SENTENCES if words[name] != "holds"}
 expect(
-    "They promise what is true, with one condition", promised == {"zero": "holds-if"}, **promised
+    "promise what is true, with one condition", promised == {"zero": "holds-if"}, **promised
 )
 
 # %% [markdown]
