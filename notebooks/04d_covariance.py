@@ -65,7 +65,7 @@ plots.set_page_style()
 #
 # ## Is Lemma 3 right?
 #
-# Lemma 3 is right, exactly. Four gradients are enough for a check.
+# Lemma 3 is exactly right. Four gradients are enough for a check.
 #
 # ```{admonition} As written: journal, Lemma 3, eq. 6.10
 # :class: as-written
@@ -116,7 +116,7 @@ table(set_formulas_of_table(decided["lemma3"].table))
 # %% [markdown]
 # :::{admonition} Verdict on Lemma 3: holds
 # :class: verdict
-# Formula and enumeration, exactly: {glue:text}`ch4d_ours_lemma3`. The sample is drawn *without* replacement, the client takes
+# The formula and the enumeration agree exactly: {glue:text}`ch4d_ours_lemma3`. The sample is drawn *without* replacement, the client takes
 # one step, and $n_k \ge 2$. The matrix is $\big(\frac1{\bar n} - \frac1{n_k}\big)$ times the sample covariance of the gradients, with divisor $n_k - 1$.
 # :::
 #
