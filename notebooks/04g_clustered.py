@@ -489,9 +489,7 @@ glue_values("ch4g", all_different=float(100 * ten), some_twice=float(100 * (1 - 
 glue_values("ch4g", six=float(100 * sum(digits[6:9])))
 glue_values("ch4g", heavy=heavy[0], wanted=Q(int(first_column[0]), 20))
 promised = {name: words[name] for name in ch04g.SENTENCES if words[name] != "holds"}
-expect(
-    "promise what is true, with one condition", promised == {"zero": "holds-if"}, **promised
-)
+expect("promise what is true, with one condition", promised == {"zero": "holds-if"}, **promised)
 
 # %% [markdown]
 # | Sentence | Ours | Verdict |

@@ -119,7 +119,11 @@ def test_numbers_on_a_page_have_a_minus_sign_and_stay_with_their_formula(monkeyp
         ),
         f"({formula('M')} = 100)": f'<span class="held opened">({formula("M")} = 100</span>)',
     }
-    verbatim = ("<code>f(-1)</code><pre>a -1, 5 ± 2</pre>", '<p style="margin: -1px">', formula("(-1)"))
+    verbatim = (
+        "<code>f(-1)</code><pre>a -1, 5 ± 2</pre>",
+        '<p style="margin: -1px">',
+        formula("(-1)"),
+    )
     pages |= {text: text for text in (*verbatim, "2024-12-01, eq. 1-3, fedstas-2")}
     for text, expected in pages.items():
         assert format_numbers(text).replace("\u00a0", "~") == expected
