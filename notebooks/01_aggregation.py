@@ -280,8 +280,8 @@ package_models = engine.local_updates(module, w_t, data, *batches[:2], lr=LR)
 torch.testing.assert_close(client_models, package_models, rtol=1e-4, atol=1e-6)
 
 # %% [markdown]
-# A model has thousands of parameters, but here only lengths and angles matter. All updates and the model itself span at most $N + 1$ directions,
-# so a QR decomposition turns each of them into $N + 1$ coordinates without changing any length or angle. Our unit is the length of the target.
+# A model has thousands of parameters, but here only lengths and angles matter. The $N$ updates and the model itself are $N + 1$ vectors, so they lie in a space of at most $N + 1$ dimensions.
+# A QR decomposition finds perpendicular axes of that space, and along these axes each vector has only $N + 1$ coordinates, with its lengths and angles unchanged. Our unit is the length of the target.
 
 # %%
 vectors = torch.vstack([client_models - w_t, w_t]).double().cpu().numpy()
@@ -813,5 +813,5 @@ for w in (-3, -2, -1, 0, 1, 10):
 #
 # ## Further reading
 #
-# {cite:t}`mcmahan2017communication` introduce federated averaging. {cite:t}`li2020convergence` treat schemes I and II of sampling and their
-# convergence. The page [](04_theory.ipynb) has the exact moments of stratified estimators.
+# {cite:t}`mcmahan2017communication` introduce federated averaging. {cite:t}`li2020convergence` prove convergence for two
+# ways of sampling: with replacement and in proportion to sizes, and uniformly without replacement. The page [](04_theory.ipynb) has the exact moments of stratified estimators.

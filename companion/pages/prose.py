@@ -28,44 +28,49 @@ def glue_figure(name: str, figure) -> None:
 
 SCIENTIFIC = re.compile(r"(?<=\| )(-?[\d.]+)e([+-]\d+)(?= *\|)")
 INTERVAL = re.compile(r"\([+−-]?[\d.]+ to [+−-]?[\d.]+\)")
+SIGN = re.compile(r"(?<![\w){^-])-(?=\d)")  # of a negative number; not the hyphen of a word or date, nor in a formula
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def table(frame, note: str = ""):
-    """Return a data frame as a table of the page, with a note below it.
-
-    Cells are shown as they are, but 2e-05 as 2 · 10⁻⁵, and an interval (1.0 to 2.0) or 1.0 ± 0.1 with non-breaking
-    spaces.
-    """
-    from IPython.display import Markdown
-
+def _to_markdown(frame, note: str) -> str:
+    """Return a data frame as Markdown with a note below it: 2e-05 as 2 · 10⁻⁵, intervals unbroken."""
     text = frame.to_markdown(index=False, disable_numparse=True)
     text = SCIENTIFIC.sub(
         lambda m: f"{m[1]}\u00a0·\u00a010{str(int(m[2])).translate(SUPERSCRIPTS)}", text
     )
     text = INTERVAL.sub(lambda m: m[0].replace(" ", "\u00a0"), text)
     text = text.replace(" ± ", "\u00a0±\u00a0")
-    return Markdown(f"{text}\n\n{note}".rstrip())
+    return f"{text}\n\n{note}".rstrip()
+
+
+def table(frame, note: str = ""):
+    """Return a data frame as a table of the page, with a note below it."""
+    from IPython.display import Markdown
+
+    return Markdown(_to_markdown(frame, note))
 
 
 def fold_table(title: str, frame, note: str = ""):
     """Return a table in a box that is closed until its title is clicked, with a note below on what is not recorded yet."""
     from IPython.display import Markdown
 
-    text = f"{frame.to_markdown(index=False, disable_numparse=True)}\n\n{note}".rstrip()
-    return Markdown(
-        f"~~~~{{admonition}} {title}\n:class: dropdown\n\n{text}\n~~~~"
-    )  # a title may have backticks
+    return Markdown(  # a title may have backticks
+        f"~~~~{{admonition}} {title}\n:class: dropdown\n\n{_to_markdown(frame, note)}\n~~~~"
+    )
 
 
 def glue_values(chapter: str, /, **values: Any) -> None:
-    """Pass numbers and words to the prose: with chapter `ch2`, `purity=0.5` is glued as `ch2_purity`."""
+    """Pass numbers and words to the prose: with chapter `ch2`, `purity=0.5` is glued as `ch2_purity`.
+
+    In words, the sign of a negative number becomes a minus sign.
+    """
     import myst_nb  # imported here: students' notebooks replace its `glue`
 
     for key, value in values.items():
         if isinstance(value, (np.generic, np.ndarray)):
             value = value.item()  # the page cannot format numpy's numbers
         value = str(value) if isinstance(value, Fraction) else value
+        value = SIGN.sub("−", value) if isinstance(value, str) else value
         myst_nb.glue(f"{chapter}_{key}", value, display=False)
 
 

@@ -65,7 +65,7 @@ fedstasExplorer.add("rates", (tools, data) => {
       told.textContent = `After ${megabytes} MB at the rate ${rates()[r]}, ${NAMES[a]} reaches ${percent(x)} and ${NAMES[b]} ${percent(y)}, ${points(y - x)}. `
         + `At its own best rate (the disc), ${NAMES[a]} reaches ${percent(best[a][1])} (rate ${best[a][0]}) and ${NAMES[b]} ${percent(best[b][1])} (rate ${best[b][0]}), ${points(best[b][1] - best[a][1])}. `
         + `Tuning alone takes ${NAMES[a]} from ${percent(worst)} at the rate ${rates()[0]} to ${percent(best[a][1])}. `
-        + `Each accuracy is a mean of ${data.tasks[task].seeds} runs, and what lies below ${low}\u00a0% is drawn on the axis.`;
+        + `Each accuracy is a mean of ${data.tasks[task].seeds} runs, differences are taken before rounding, and what lies below ${low}\u00a0% is drawn on the axis.`;
     }
     return show;
   }
