@@ -580,7 +580,7 @@ expect("could not tell 0.1 from 0.3", abs(trials["equal_near"] - trials["equal_c
 #
 # Each method has the best of three learning rates by the training loss of one seed, and the table holds five other seeds. MD ends at {glue:text}`ch5_equal_md:.1f` %, and
 # each of the other three ends below MD: FedSTaS as written by {glue:text}`ch5_equal_fedstas`, corrected FedSTaS by {glue:text}`ch5_equal_fedstas_unbiased`, and
-# least-variance strata, the design that we recommend, by {glue:text}`ch5_equal_fedstas_least_variance`. When the three comparisons are counted as three, only corrected FedSTaS is
+# least-variance strata, the design that we recommend, by {glue:text}`ch5_equal_fedstas_least_variance`. Corrected for three comparisons, only corrected FedSTaS is
 # significantly below MD. So in this setting strata of gradients gain nothing, although their gradients cost bytes.
 #
 # One reservation concerns least-variance strata. Their trial on one seed could not tell 0.1 from 0.3: the training losses were {glue:text}`ch5_equal_near:.3f` and
