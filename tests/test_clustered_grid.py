@@ -142,12 +142,13 @@ def test_the_sweep_of_every_printed_setting_has_five_runs_of_each_scheme():
             )
             for r in experiments.runs(place.sweep, "paper")
         ]
-        for place in (clustered.CIFAR, clustered.MNIST, clustered.COARSE)
+        for place in (clustered.CIFAR, clustered.MNIST, clustered.COARSE, clustered.CIFAR_SHORT)
     }
     changes = [
         (p, c) for p in (clustered.CIFAR, clustered.MNIST) for c in clustered.CHANGES_IN_PAPER
     ]
-    changes += [(clustered.COARSE, {"concentration": c}) for c in clustered.SKEWS]
+    figure_2 = (clustered.COARSE, clustered.CIFAR_SHORT)
+    changes += [(place, {"concentration": c}) for place in figure_2 for c in clustered.SKEWS]
     for place, change in changes:
         s = evidence.replace(place, **change)
         for method in ("md", *clustered.ALGORITHM):
@@ -204,7 +205,11 @@ def test_the_rate_with_the_least_loss_is_chosen(tmp_path):
     assert table["train_loss"][0] == pytest.approx(losses.item())  # mean of its three rounds
 
 
-TRIALS = {"clustered-mnist-rates": grid.MNIST, "clustered-coarse10-rates": grid.COARSE}
+TRIALS = {
+    "clustered-mnist-rates": grid.MNIST,
+    "clustered-coarse10-rates": grid.COARSE,
+    "clustered-cifar10-short-rates": grid.CIFAR10_SHORT,
+}
 
 
 @pytest.mark.parametrize("sweep", TRIALS)

@@ -980,3 +980,20 @@ def test_predict_published_counts_the_published_values_within_the_prediction_int
     assert len(half_widths) == 2 and all(2 < half_width < 20 for half_width in half_widths)
     inside, _ = figures.count_in_prediction_intervals(frame, published, lambda m: "other")
     assert inside == 0
+
+
+@pytest.mark.parametrize("name", CIFAR)
+def test_a_claim_on_cifar10_is_decided_at_the_reduced_length_and_says_so(name, monkeypatch):
+    for key, world in CASES[name].items():
+
+        def runs(setting, *methods, world=world):
+            """Return the runs of the world, if the setting is one of the reduced length or a substitute."""
+            if setting.sweep == clustered.CIFAR.sweep:
+                raise experiments.MissingRuns("pending", "nothing of the paper's length")
+            return world.frame(setting, methods)
+
+        monkeypatch.setattr(experiments.Setting, "runs", runs)
+        claim = BY_FUNCTION[name]
+        evidence = claim.decide(claim)
+        assert (evidence.verdict, evidence.substitute) == (verdict_of(key), "")
+        assert evidence.note.startswith("At a reduced length (20 local steps, not 100")

@@ -302,6 +302,7 @@ RAW_SAVES = (
 FEW_SILENT, SILENT = "newsgroups-silent-0.1", "newsgroups-silent-0.3"
 FEW_SILENT_DIGITS, SILENT_DIGITS = "mnist-silent-0.1", "mnist-silent-0.3"
 FEW_SILENT_FEATURES, SILENT_FEATURES = "cifar10-features-silent-0.1", "cifar10-features-silent-0.3"
+MANY, HUNDRED = "cifar10-features-m50", "cifar100-features"  # added last of all
 LABEL_COUNTS = "least-variance, labels"
 # Differences to MD that the text has, by key: setting, model, outcome, arm.
 NUMBERS = {
@@ -335,6 +336,8 @@ NUMBERS = {
     "silent_digits_points": (SILENT_DIGITS, "average", "large", RECOMMENDED),
     "few_silent_features": (FEW_SILENT_FEATURES, "average", "ratio", RECOMMENDED),
     "silent_features": (SILENT_FEATURES, "average", "ratio", RECOMMENDED),
+    "many_ratio": (MANY, "average", "ratio", RECOMMENDED),
+    "hundred_ratio": (HUNDRED, "average", "ratio", RECOMMENDED),
 }
 ENDPOINT = 0.8  # of the best rival's megabytes
 DEAR = ("fedsts", "fedstas", "fedstas-unbiased", "scaffold", "power-of-choice")
@@ -588,6 +591,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
         arm: _row(gains, SILENT, "average", "large", arm)
         for arm in (RECOMMENDED, LABEL_COUNTS, SIMILARITY)
     }
+    hundred = _row(gains, HUNDRED, "average", "ratio")
     rates, few_silent_rates = get_rates(table, SILENT), get_rates(table, FEW_SILENT)
     planned = table[(table["family"] == "planned") & (table["model"] == "average")]
     seeds = {key: int(part["seed"].nunique()) for key, part in planned.groupby("setting")}
@@ -671,5 +675,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
             rates[LABEL_COUNTS] == rates[SIMILARITY] < rates["md"] < rates[RECOMMENDED]
         ),
         "silent features": all(row["low"] < 1 < row["high"] for row in silent_features),
+        "many": bool(_row(gains, MANY, "average", "ratio")["low"] > 1),
+        "hundred": bool(hundred["low"] < 1 < hundred["high"]),
         "recorded": seeds == {s: 20 if s == BY_AUTHOR else 10 for s in (*SAVES, *NO_SAVING)},
     }
