@@ -28,7 +28,6 @@ def glue_figure(name: str, figure) -> None:
 
 SCIENTIFIC = re.compile(r"(?<=\| )(-?[\d.]+)e([+-]\d+)(?= *\|)")
 INTERVAL = re.compile(r"\([+−-]?[\d.]+ to [+−-]?[\d.]+\)")
-SIGN = re.compile(r"(?<![\w){^-])-(?=\d)")  # of a negative number; not the hyphen of a word or date, nor in a formula
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -39,7 +38,6 @@ def _to_markdown(frame, note: str) -> str:
         lambda m: f"{m[1]}\u00a0·\u00a010{str(int(m[2])).translate(SUPERSCRIPTS)}", text
     )
     text = INTERVAL.sub(lambda m: m[0].replace(" ", "\u00a0"), text)
-    text = text.replace(" ± ", "\u00a0±\u00a0")
     return f"{text}\n\n{note}".rstrip()
 
 
@@ -60,17 +58,13 @@ def fold_table(title: str, frame, note: str = ""):
 
 
 def glue_values(chapter: str, /, **values: Any) -> None:
-    """Pass numbers and words to the prose: with chapter `ch2`, `purity=0.5` is glued as `ch2_purity`.
-
-    In words, the sign of a negative number becomes a minus sign.
-    """
+    """Pass numbers and words to the prose: with chapter `ch2`, `purity=0.5` is glued as `ch2_purity`."""
     import myst_nb  # imported here: students' notebooks replace its `glue`
 
     for key, value in values.items():
         if isinstance(value, (np.generic, np.ndarray)):
             value = value.item()  # the page cannot format numpy's numbers
         value = str(value) if isinstance(value, Fraction) else value
-        value = SIGN.sub("−", value) if isinstance(value, str) else value
         myst_nb.glue(f"{chapter}_{key}", value, display=False)
 
 
