@@ -178,6 +178,10 @@ def test_a_grid_of_rates_is_completed_and_then_extended_where_its_optimum_is_at_
     assert protocol.propose_rates(row.fillna(0.6), rates) == [0.3]
     assert protocol.propose_rates(row.fillna(0.8), rates) == []
     assert protocol.propose_rates(pd.Series({0.01: 0.9, 0.03: 0.8, 0.1: 0.7}), rates) == [0.003]
+    grown = pd.Series({0.01: 0.3, 0.03: 0.4, 0.1: 0.5, 0.3: 0.6, 0.9: 0.7})
+    assert protocol.propose_rates(grown, rates) == [3.0]
+    grown[3.0] = 0.8  # the third time that the grid grew, so that it is the last
+    assert protocol.propose_rates(grown, rates) == []
     # Equal at the end and inside: the smaller is chosen.
     table = pd.DataFrame({0.01: [0.7, np.nan], 0.03: [0.7, np.nan]}, index=["a", "b"])
     best = protocol.choose_rates(table)

@@ -362,7 +362,7 @@ def propose_rates(row: pd.Series, rates: Sequence[float]) -> list[float]:
     """Return the rates at which an arm must be run next.
 
     These are the rates of the grid without a result; if all have one and the best is the smallest or the largest, a
-    rate beyond it; otherwise none.
+    rate beyond it; otherwise none. A grid that has grown `MAX_EXTENSIONS` times grows no more, in a later call neither.
 
     Args:
         row: the accuracies by rate, NaN where there is none: a row of `tabulate_rates`.
@@ -371,6 +371,8 @@ def propose_rates(row: pd.Series, rates: Sequence[float]) -> list[float]:
     accuracies = row.dropna()
     if missing := [rate for rate in rates if rate not in accuracies]:
         return missing
+    if len(accuracies) >= len(rates) + MAX_EXTENSIONS:
+        return []
     ascending, best = sorted(accuracies.index), accuracies.idxmax()
     (low, second), (last_but_one, high) = ascending[:2], ascending[-2:]
     # As far beyond the end as its neighbour is inside, in ratio.
