@@ -91,7 +91,7 @@ expect("the strata save no bytes that ten seeds can see", holds["same"])
 expect("on all five planned tasks where they ran", holds["dear"])
 expect("not even all clients together end half a point above", holds["headroom"])
 expect("take nearly all that there is", holds["nearly all"])
-expect("So does that of CIFAR-100 features with all hundred classes", holds["hundred"])
+expect("So does that of CIFAR-100 with all hundred classes", holds["hundred"])
 expect("the strata cost bytes on CIFAR-10 features", holds["many"])
 expect("with five of twenty seeds the strata never hold MD's accuracy", holds["at most a tenth"])
 expect("HiCS-FL, which asks for nothing, needs about as little", holds["rival"])
@@ -170,7 +170,7 @@ expect("level with the best design", from_heads["tuned level"])
 #
 # **There is little to win in most tasks, and where MD is good already nothing helps.** On CIFAR-10 features with a thousand clients not even all clients together end half a point above averaged MD. On CIFAR-10 features at 0.01
 # strata of least variance take nearly all that there is, and on newsgroups they take {glue:text}`ch10_second_author_share:.0f` % of {glue:text}`ch10_second_author_headroom:.1f` points. In four settings, CIFAR-10 and CIFAR-100 features at
-# 0.1, a thousand clients, and Shakespeare, they need {glue:text}`ch10_second_same_low:.2f` to {glue:text}`ch10_second_same_high:.2f` times the bytes of MD, and each interval contains 1. So does that of CIFAR-100 features with all hundred classes: {glue:text}`ch10_second_hundred_ratio`.
+# 0.1, a thousand clients, and Shakespeare, they need {glue:text}`ch10_second_same_low:.2f` to {glue:text}`ch10_second_same_high:.2f` times the bytes of MD, and each interval contains 1. So does that of CIFAR-100 with all hundred classes, {glue:text}`ch10_second_hundred_ratio`.
 #
 # **Early in a run the strata lead on CIFAR-10 features, newsgroups and MNIST,** at a quarter of the budget by {glue:text}`ch10_second_mnist_early` points on MNIST and {glue:text}`ch10_second_cifar10_features_0_01_early` on CIFAR-10 features at 0.01. But rates were tuned for the end, and on newsgroups FedVARP is further ahead by then.
 # On Shakespeare the strata are behind then: {glue:text}`ch10_second_shakespeare_early` points.
@@ -219,7 +219,7 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # (which-one-then)=
 # ## Which questions decide?
 #
-# After the question about the last layer come four more. Beside each piece of advice stands what it gained and cost in our runs.
+# Four more questions follow. Beside each piece of advice stands what it gained and cost.
 #
 # ```{glue:figure} ch10_tree
 # :name: fig-ch10-tree
@@ -244,7 +244,7 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 #
 # **2. Can you report an average of the server's models?** After each round keep a second model, $\bar{\boldsymbol w} \leftarrow 0.9\,\bar{\boldsymbol w} + 0.1\,\boldsymbol w$, which no client trains from, and deploy it. If you must deploy the last model and each client can answer question 3, take strata of least variance. Between last models they
 # save a fifth to a half on five of eight tasks, where they hold MD's accuracy with every seed: they need {glue:text}`ch10_second_fashion_mnist_raw_ratio` times MD's bytes on Fashion-MNIST, {glue:text}`ch10_second_cifar10_features_raw_ratio` on CIFAR-10 features,
-# and nothing on Shakespeare is saved, where they end {glue:text}`ch10_second_shakespeare_raw_points` points from MD. But the rates are those of the averages and large, so last models scatter.
+# and nothing on Shakespeare is saved, where they end {glue:text}`ch10_second_shakespeare_raw_points` points from MD. But rates were tuned for averages, so last models scatter.
 #
 # (which-ask)=
 #
