@@ -228,12 +228,12 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # The questions, and what each advice gained and cost in our runs. Megabytes are those until the accuracy that MD ends with.
 # ```
 #
-# ```{explorer} tree
-# :figure: fig-ch10-tree
-# ```
-#
 # ```{provenance} Figure
 # :recorded: comparison, closed-form
+# ```
+#
+# ```{explorer} tree
+# :figure: fig-ch10-tree
 # ```
 #
 # (which-tune)=

@@ -14,7 +14,7 @@ from fedstas.errors import check_choice
 
 # Commits that recorded runs name and this repository does not hold: their code cannot be looked up. The
 # runs can be made again all the same, from their identities and the version of their algorithms.
-LOST_COMMITS = {"d60f99f7d", "0f1a3086d"}
+LOST_COMMITS = {"d60f99f7d", "0f1a3086d", "f4f3c8bc5"}
 UNKNOWN_PROCESSOR = "processor not recorded"
 # Commands by sweep, where it is not `fedstas sweep NAME --profile paper`.
 COMMANDS = {
