@@ -174,7 +174,13 @@ print(len(sent[0]), "numbers from each client; the first cohort:", first.clients
 # - **The weights need not add up to 1**, because some designs weigh each draw so that the sum is right on average over rounds, and not in each of them. So weigh updates, as above, and not the clients' models: with
 #   weights that add up to 1.2 an average of models would be scaled by 1.2.
 
+
 # %%
+def span(low, high, form):
+    """Write a range, or one number where both ends are the same."""
+    return " to ".join(dict.fromkeys([f"{low:{form}}", f"{high:{form}}"]))
+
+
 spans = {}
 for name in ("md", "fedstas-least-variance", "poisson"):
     chooser = Cohorts(name, sizes=sizes, m=s.clients_per_round, seed=s.seed)
@@ -184,8 +190,8 @@ for name in ("md", "fedstas-least-variance", "poisson"):
         drawn.append((len(cohort.clients), len({*cohort.clients}), cohort.weights.sum()))
     spans[name] = least, most = np.min(drawn, axis=0), np.max(drawn, axis=0)
     print(
-        f"{name:24} participants: {least[0]:.0f} to {most[0]:.0f}; different ones: {least[1]:.0f} or more; "
-        f"sum of weights: {least[2]:.2f} to {most[2]:.2f}"
+        f"{name:24} participants: {span(least[0], most[0], '.0f')}; different ones: {least[1]:.0f} or more; "
+        f"sum of weights: {span(least[2], most[2], '.2f')}"
     )
 
 # %% tags=["remove-cell"]

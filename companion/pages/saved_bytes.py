@@ -592,6 +592,8 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
         for arm in (RECOMMENDED, LABEL_COUNTS, SIMILARITY)
     }
     hundred = _row(gains, HUNDRED, "average", "ratio")
+    many = {key: _row(gains, MANY, "average", key) for key in ("ratio", "rounds")}
+    sent_by_many = table[table["setting"] == MANY].groupby("arm")["megabytes"].mean()
     rates, few_silent_rates = get_rates(table, SILENT), get_rates(table, FEW_SILENT)
     planned = table[(table["family"] == "planned") & (table["model"] == "average")]
     seeds = {key: int(part["seed"].nunique()) for key, part in planned.groupby("setting")}
@@ -675,7 +677,12 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
             rates[LABEL_COUNTS] == rates[SIMILARITY] < rates["md"] < rates[RECOMMENDED]
         ),
         "silent features": all(row["low"] < 1 < row["high"] for row in silent_features),
-        "many": bool(_row(gains, MANY, "average", "ratio")["low"] > 1),
+        "many": bool(
+            many["ratio"]["low"] > 1
+            and many["rounds"]["low"] < 0 < many["rounds"]["high"]
+            and sent_by_many[RECOMMENDED] > 1.1 * sent_by_many["md"]
+        ),
+        "hundred rates": bool((get_rates(table, HUNDRED) == 30).mean() > 0.5),
         "hundred": bool(hundred["low"] < 1 < hundred["high"]),
         "recorded": seeds == {s: 20 if s == BY_AUTHOR else 10 for s in (*SAVES, *NO_SAVING)},
     }

@@ -362,7 +362,7 @@ def propose_rates(row: pd.Series, rates: Sequence[float]) -> list[float]:
     """Return the rates at which an arm must be run next.
 
     These are the rates of the grid without a result; if all have one and the best is the smallest or the largest, a
-    rate beyond it; otherwise none. A grid that has grown `MAX_EXTENSIONS` times grows no more, in a later call neither.
+    rate beyond it; otherwise none. A grid that has grown `MAX_EXTENSIONS` times grows no more, not even in a later call.
 
     Args:
         row: the accuracies by rate, NaN where there is none: a row of `tabulate_rates`.
