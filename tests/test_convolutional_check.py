@@ -1,0 +1,85 @@
+"""The check with a convolutional network on CIFAR-10: its rounds, pairs and intervals, and its place in the records."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from companion.pages import convolutional_check as check
+from companion.runs import clustered_grid, tables
+
+T_OF_TWO = 4.302653  # the 97.5 % quantile of Student's t with two degrees of freedom
+
+
+def make_rows(
+    method, seed, accuracy, rounds=(80, *check.ROUNDS), concentration=check.CONCENTRATION
+):
+    """Return the evaluations of a run whose averaged model has one accuracy in the rounds that count, and 0 before."""
+    return [
+        {
+            "method": method,
+            "seed": seed,
+            "round": r,
+            "concentration": concentration,
+            "test_accuracy_average": accuracy if r in check.ROUNDS else 0.0,
+            "test_accuracy": accuracy / 2,
+            "train_loss": 2 - accuracy,
+            "megabytes": r * (1.1 if method == "fedstas-least-variance" else 1.0),
+        }
+        for r in rounds
+    ]
+
+
+@pytest.fixture
+def compared(monkeypatch):
+    """Return the comparison of three runs of MD with three of least variance; similarity has one more seed than MD."""
+    rows = [row for seed in range(3) for row in make_rows("md", seed, 0.3)]
+    for seed, accuracy in enumerate((0.31, 0.32, 0.33)):
+        rows += make_rows("fedstas-least-variance", seed, accuracy)
+    for seed, accuracy in enumerate((0.3, 0.3, 0.4, 0.9)):
+        rows += make_rows("clustered-similarity", seed, accuracy)
+    rows += make_rows("md", 0, 0.99, concentration=10.0)
+    rows += make_rows("md", 1, 0.99, rounds=(90,))  # evaluated, but no round of the outcome
+    sweep = tables.RecordedSweep(check.SWEEP, pd.DataFrame(rows), 20)
+    monkeypatch.setattr(tables, "load_sweep", lambda *_: sweep)
+    return check.compare().set_index(["outcome", "design"])
+
+
+def test_designs_are_compared_with_md_by_pairs(compared):
+    row = compared.loc[("averaged model", "fedstas-least-variance")]
+    assert (row["seeds"], row["mean"], row["difference"]) == (
+        3,
+        pytest.approx(32),
+        pytest.approx(2),
+    )
+    half = T_OF_TWO / np.sqrt(3)  # the differences 1, 2 and 3 have standard deviation 1
+    assert (row["low"], row["high"]) == (pytest.approx(2 - half), pytest.approx(2 + half))
+    assert compared.loc[("last model", "fedstas-least-variance"), "difference"] == pytest.approx(1)
+    loss = compared.loc[("training loss", "fedstas-least-variance"), "difference"]
+    assert loss == pytest.approx(-0.02)
+    assert row["megabytes"] == pytest.approx(1.1)
+
+
+def test_a_seed_without_md_does_not_count(compared):
+    row = compared.loc[("averaged model", "clustered-similarity")]
+    assert (row["seeds"], row["mean"]) == (3, pytest.approx(100 / 3))
+
+
+def test_the_table_has_a_row_per_design_and_signs(compared):
+    table = check.tabulate(compared.reset_index())
+    assert table["design"].tolist() == [
+        "MD sampling",
+        "clustered by similarity",
+        "least variance, sketch",
+    ]
+    assert table.loc[0, "averaged model (%)"] == "30.0"
+    assert table.loc[0, "averaged model less MD's"] == ""
+    assert table["megabytes (MD = 1)"].tolist() == ["1.00", "1.00", "1.10"]
+    assert table.loc[2, "averaged model less MD's"] == "+2.0 (-0.5 to +4.5)"
+
+
+def test_the_rounds_and_designs_are_those_that_were_declared():
+    runs = clustered_grid.SWEEPS[check.SWEEP]("laptop")
+    assert {run.method for run in runs} == set(check.DESIGNS)
+    for run in runs:
+        assert run.concentration == check.CONCENTRATION
+        assert {*run.eval_rounds, run.rounds} == set(check.ROUNDS)
