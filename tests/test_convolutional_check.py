@@ -83,3 +83,5 @@ def test_the_rounds_and_designs_are_those_that_were_declared():
     for run in runs:
         assert run.concentration == check.CONCENTRATION
         assert {*run.eval_rounds, run.rounds} == set(check.ROUNDS)
+        steps_of_paper = 100 * 1000  # a client's steps a round, and rounds (Section 6)
+        assert 50 * run.overrides["steps"] * run.rounds == steps_of_paper

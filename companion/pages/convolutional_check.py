@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pandas as pd
 
+from companion.pages.saved_bytes import LABELS
 from companion.runs import statistics, tables
 
 SWEEP = "clustered-cifar10-short"
 CONCENTRATION = 0.01
 ROUNDS = (84, 88, 92, 96, 100)  # over which an outcome is averaged
 DESIGNS = {
-    "md": "MD sampling",
+    "md": LABELS["md"],
     "clustered-size": "clustered by size",
-    "clustered-similarity": "clustered by similarity",
-    "fedstas-least-variance": "least variance, sketch",
+    "clustered-similarity": LABELS["clustered-similarity"],
+    "fedstas-least-variance": LABELS["least-variance"],
 }
 OUTCOMES = {  # column of the records, factor, unit and decimals; the primary one first
     "averaged model": ("test_accuracy_average", 100, "%", 1),
