@@ -127,7 +127,7 @@ def data() -> list[Line]:
 
     folder, absent = tasks.data_folder(), []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
-    of_other_files = {"cifar100-coarse-features", "newsgroups-tokens"}
+    of_other_files = {"cifar100-coarse-features", "newsgroups-tokens", "newsgroups-words"}
     of_other_files |= {"reuters-titles", *coarse.CLASSES}
     for name in tasks.names()[1:]:  # the first are the digits
         if name in of_other_files:

@@ -57,7 +57,7 @@ def _complete_method(start: str) -> list[str]:
 TASK = Annotated[
     str,
     _option(
-        "digits, mnist, fashion-mnist, cifar10, cifar100[-coarse[10]], emnist[-byclass], topics, newsgroups[-tokens], "
+        "digits, mnist, fashion-mnist, cifar10, cifar100[-coarse[10]], emnist[-byclass], topics, newsgroups[-tokens|-words], "
         "reuters[-titles] or shakespeare; frozen features: cifar10-features, cifar100[-coarse]-features; or of your own, FILE.py:FUNCTION, which returns a Task"
     ),
 ]

@@ -6,7 +6,8 @@ those of the sweep `imbalance`.
 
 On real text: titles of Reuters-21578, dealt by log-normal sizes as MIND is, with the Text-CNN; and posts of 20 newsgroups by
 author, as the Amazon reviews are by user, as means of word vectors with a linear network. From its 1,928 posts alone a
-Text-CNN does not learn words: after 100 steps on all of them it is right about 7 % of the test posts.
+Text-CNN does not learn words: after 100 steps on all of them it is right about 7 % of the test posts. The Transformer reads
+the first fifty words of a post (`newsgroups-words`), whose vectors are those of GloVe and stay as they are.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ HIDDEN |= {
     "reuters-titles": HIDDEN["topics"],
     "newsgroups": {"epsilon": 3.0, "size_cap": 50},  # an author has 10 to 73 posts
 }
+HIDDEN |= {"newsgroups-words": HIDDEN["newsgroups"]}
 # Rates on posts, the best of `fedsampling-text-rates`; titles have those of `topics`, with the same network.
 TRIED_POSTS_RATES = (0.01, 0.03, 0.1, 0.3)
 POSTS_LR, POSTS_SERVER = 0.1, {"fedadam": 0.03, "fedyogi": 0.1, "fedadagrad": 0.3}
+# The rates that `fedsampling-posts-transformer-rates` tries, with the seed 5.
+TRIED_WORDS_RATES, TRIED_WORDS_SERVER_RATES = (0.1, 0.3, 1.0), (0.01, 0.03, 0.1, 0.3)
 # Labels of methods in results: FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
 PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
 
@@ -181,6 +185,12 @@ def _on_posts(method: str, seed: int, overrides: dict) -> Run:
     return Run("newsgroups", "natural", 0.01, method, seed, settings, **shape)
 
 
+def _on_words(method: str, seed: int, overrides: dict) -> Run:
+    """Return a run on the words of the posts with the Transformer, with a client for each of 100 authors."""
+    shape = {"rounds": 50, "eval_every": 10, "network": "transformer"}
+    return Run("newsgroups-words", "natural", 0.01, method, seed, {"steps": 5} | overrides, **shape)
+
+
 def _on_titles(seed: int, network: str = "") -> list[Run]:
     """Return runs of all methods on titles of Reuters, dealt to 100 clients by log-normal sizes."""
     servers = {m: SERVER[network, m] for m in FEDOPT}
@@ -225,8 +235,19 @@ def text_rates(profile: str) -> list[Run]:
     return runs
 
 
+def posts_by_transformer_rates(profile: str) -> list[Run]:
+    """Return the runs by which the local rate for the words of posts is chosen, and with each the servers' rates.
+
+    A server's rate is chosen among the runs with the local rate that is best for FedAvg, which are recorded after those.
+    """
+    if profile == "quick":
+        return [_on_mnist(profile, "fedavg", 0, overrides={"lr": lr}) for lr in TRIED_RATES]
+    return [_on_words("fedavg", 5, {"lr": lr}) for lr in TRIED_WORDS_RATES]
+
+
 SWEEPS = {
     "imbalance": imbalance,
+    "fedsampling-posts-transformer-rates": posts_by_transformer_rates,
     "fedsampling-text": real_text,
     "fedsampling-text-rates": text_rates,
     "fedsampling-text-transformer": titles_by_transformer,

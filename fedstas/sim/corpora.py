@@ -12,6 +12,7 @@ import lzma
 import re
 import tarfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -37,6 +38,7 @@ COMMON = 1e-3  # frequency of a word that has half the weight of a rare one
 # Features are rounded to multiples of it, so that the last bit of a sum does not matter.
 GRID = 2.0**-10
 MIN_POSTS = 10  # training posts of an author that is a client
+POST_WORDS = 50  # known words of a post that are kept where their order counts
 MIN_STORIES = 40  # training stories of a topic that is a class
 FIRST_TEST_DAY = (1987, 4, 8)  # as in the split of Apte et al. 1994
 MIN_CHARACTERS = 1000  # of a role that is a client
@@ -147,41 +149,70 @@ def mean_vectors(texts: list[str], rows: dict[str, int], vectors: np.ndarray) ->
     return result.astype(np.float32)
 
 
+def first_words(texts: list[str], rows: dict[str, int], length: int = POST_WORDS) -> np.ndarray:
+    """Return the first words of each text that have a row, as row + 1, int64 [n, length] with 0 for padding."""
+    x = np.zeros((len(texts), length), dtype=np.int64)
+    for row, text in zip(x, texts, strict=True):
+        known = [rows[w] + 1 for w in re.findall("[a-z]+", text.lower()) if w in rows][:length]
+        row[: len(known)] = known
+    return x
+
+
 def by_author(train: tuple, test: tuple, rows: dict[str, int], vectors: np.ndarray) -> dict:
     """Convert texts, labels and authors of two splits to the arrays of a task, with an author as the user.
 
-    Training posts are those of authors with at least `MIN_POSTS` of them, test posts all; posts without a known word
-    are left out, before they are counted.
+    A post becomes its `mean_vectors`. Training posts are those of authors with at least `MIN_POSTS` of them, test posts
+    all; posts without a known word are left out, before they are counted.
 
     Raises:
         DataError: no author has so many posts.
     """
+    return _by_author(train, test, lambda texts: mean_vectors(texts, rows, vectors))
+
+
+def words_by_author(train: tuple, test: tuple, rows: dict[str, int], vectors: np.ndarray) -> dict:
+    """Convert the posts of `by_author` to tokens, those of their first `POST_WORDS` known words, with 0 for padding.
+
+    Words have tokens from 1 on, in the order of their rows, and `vectors` float32 [tokens, 50] are the tokens', zero for
+    padding. Words of test posts alone have tokens, too.
+    """
+    arrays = _by_author(train, test, lambda texts: first_words(texts, rows))
+    used = np.unique(np.concatenate([[0], *(arrays[f"{s}_x"].ravel() for s in ("train", "test"))]))
+    for key in ("train_x", "test_x"):
+        arrays[key] = np.searchsorted(used, arrays[key])
+    padding = np.zeros((1, vectors.shape[1]), dtype=np.float32)
+    arrays["vectors"] = np.concatenate([padding, vectors[used[1:] - 1]]).astype(np.float32)
+    return arrays
+
+
+def _by_author(train: tuple, test: tuple, convert: Callable[[list[str]], np.ndarray]) -> dict:
+    """Select posts as `by_author` does, with what `convert` makes of texts, a row each, all zero without a known word."""
     arrays: dict[str, np.ndarray] = {}
     for split, (texts, labels, authors) in (("train", train), ("test", test)):
-        included = np.ones(len(texts), dtype=bool)
+        posts = np.arange(len(texts))
         if split == "train":
-            included = _has_enough(authors, included)
-        x = np.zeros((len(texts), vectors.shape[1]), dtype=np.float32)
-        x[included] = mean_vectors([texts[i] for i in np.flatnonzero(included)], rows, vectors)
-        included = np.asarray(x.any(axis=1))
+            posts = posts[_has_enough(authors)]
+        x = convert([texts[i] for i in posts])
+        is_known = x.any(axis=1)
+        x, posts = x[is_known], posts[is_known]
         if split == "train":
-            included = _has_enough(authors, included)
-            if not included.any():
+            enough = _has_enough([authors[i] for i in posts])
+            if not enough.any():
                 raise DataError(
                     f"no author has {MIN_POSTS} posts with a known word, and each client must: put a whole copy of "
                     "the posts there"
                 )
-            names = np.asarray(authors)[included]
-            arrays["users"] = number_names(names)
-        arrays[f"{split}_x"] = x[included]
-        arrays[f"{split}_y"] = np.asarray(labels, dtype=np.int64)[included]
+            x, posts = x[enough], posts[enough]
+            arrays["users"] = number_names(np.asarray(authors)[posts])
+        arrays[f"{split}_x"] = x
+        arrays[f"{split}_y"] = np.asarray(labels, dtype=np.int64)[posts]
     return arrays
 
 
-def _has_enough(authors: list[str], included: np.ndarray) -> np.ndarray:
-    """Return which posts are included and of a known author with at least `MIN_POSTS` included ones, bool [n]."""
-    counts = Counter(a for a, is_in in zip(authors, included, strict=True) if is_in and a)
-    return included & np.array([counts[author] >= MIN_POSTS for author in authors], dtype=bool)
+def _has_enough(authors: list[str]) -> np.ndarray:
+    """Return which posts are of a known author with at least `MIN_POSTS` of them, bool [n]."""
+    counts = Counter(filter(None, authors))
+    return np.array([counts[author] >= MIN_POSTS for author in authors], dtype=bool)
 
 
 def stories(

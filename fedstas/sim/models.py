@@ -114,17 +114,44 @@ def _positions(length: int, like: Tensor) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
+class FixedVectors(nn.Module):
+    """Vectors [tokens, width] of words, which are not trained and so are no parameters."""
+
+    def __init__(self, vectors: Tensor):
+        super().__init__()
+        self.register_buffer("vectors", vectors)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Vectors [n, length, width] of tokens [n, length]."""
+        return self.vectors[x]
+
+
+def make_words(tokens: int, width: int, vectors: Tensor | None) -> tuple[nn.Module, int]:
+    """Make the layer that gives each word its vector, and return the vectors' width: trained ones, or the given."""
+    if vectors is None:
+        return nn.Embedding(tokens, width), width
+    return FixedVectors(vectors), vectors.shape[1]
+
+
 class TextCNN(nn.Module):
     """Filters over 2, 3 and 4 words, the largest value of each over the document, a linear layer (Kim 2014).
 
     The slides of FedSampling name the network and give no sizes; here vectors of 32 numbers and 32
     filters of each length: 42,314 parameters for 1,000 words and 10 classes. A window counts if it
-    begins at a word, so that padding changes nothing.
+    begins at a word, so that padding changes nothing. `vectors` [tokens, width], if given, are the words', and
+    are not trained; there are as many filters as they are wide.
     """
 
-    def __init__(self, tokens: int, classes: int, width: int = 32, lengths=(2, 3, 4)):
+    def __init__(
+        self,
+        tokens: int,
+        classes: int,
+        width: int = 32,
+        lengths=(2, 3, 4),
+        vectors: Tensor | None = None,
+    ):
         super().__init__()
-        self.words = nn.Embedding(tokens, width)
+        self.words, width = make_words(tokens, width, vectors)
         self.filters = nn.ModuleList(nn.Conv1d(width, width, k) for k in lengths)
         self.output = nn.Linear(width * len(lengths), classes)
 
@@ -158,13 +185,21 @@ class Transformer(nn.Module):
 
     The slides of FedSampling name the network and give no sizes; here vectors of 32 numbers, two
     heads, 64 hidden units: 40,906 parameters for 1,000 words and 10 classes. No word attends to
-    padding, and the mean leaves it out.
+    padding, and the mean leaves it out. `vectors` [tokens, width], of an even width, if given, are the words', and
+    are not trained.
     """
 
-    def __init__(self, tokens: int, classes: int, width: int = 32, heads: int = 2):
+    def __init__(
+        self,
+        tokens: int,
+        classes: int,
+        width: int = 32,
+        heads: int = 2,
+        vectors: Tensor | None = None,
+    ):
         super().__init__()
         self.heads = heads
-        self.words = nn.Embedding(tokens, width)
+        self.words, width = make_words(tokens, width, vectors)
         self.attend, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.hidden, self.back = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)

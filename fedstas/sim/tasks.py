@@ -42,7 +42,15 @@ TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100")}
 EMNIST_SPLITS = {"emnist": "balanced", "emnist-byclass": "byclass"}  # arXiv:1702.05373
 TORCHVISION |= dict.fromkeys(EMNIST_SPLITS, "EMNIST")
-TEXT = ("topics", "newsgroups", "newsgroups-tokens", "reuters", "reuters-titles", "shakespeare")
+TEXT = (
+    "topics",
+    "newsgroups",
+    "newsgroups-tokens",
+    "newsgroups-words",
+    "reuters",
+    "reuters-titles",
+    "shakespeare",
+)
 NETWORKS = (
     "perceptron",
     "linear",
@@ -85,6 +93,8 @@ class Task:
             torch module of the task.
         users: the user of each training example, int [n], where that is known.
         test_users: the user of each test example, int, numbered as `users`; -1 for one without training examples.
+        vectors: of documents whose tokens have fixed vectors, these, float32 [tokens, width]; otherwise a network
+            learns its own.
         source: the function of the user's that made the task.
 
     Raises:
@@ -102,6 +112,7 @@ class Task:
     users: np.ndarray | None = None
     source: user_code.UserFunction | None = None
     test_users: np.ndarray | None = None
+    vectors: Tensor | None = None
 
     def __post_init__(self):
         if isinstance(self.network, str) and user_code.FILE.fullmatch(self.network):
@@ -133,7 +144,9 @@ class Task:
 
     @property
     def tokens(self) -> int:
-        """The number of different tokens in the training documents, padding included."""
+        """The number of different tokens in the training documents, or with fixed vectors, padding included."""
+        if self.vectors is not None:
+            return len(self.vectors)
         return int(self.train_x.max()) + 1 if self.train_x.numel() else 1
 
     @property
@@ -180,8 +193,8 @@ class Task:
             "linear": lambda: models.Linear(pixels, classes),
             "convolutional": lambda: models.Convolutional(classes),
             "convolutional-dropout": lambda: models.ConvolutionalDropout(classes),
-            "text-cnn": lambda: models.TextCNN(self.tokens, classes),
-            "transformer": lambda: models.Transformer(self.tokens, classes),
+            "text-cnn": lambda: models.TextCNN(self.tokens, classes, vectors=self.vectors),
+            "transformer": lambda: models.Transformer(self.tokens, classes, vectors=self.vectors),
             "ngram": lambda: models.NGram(self.tokens, self.train_x.shape[1], classes),
         }
         make = makers[network] if isinstance(network, str) else lambda: network(self)
@@ -191,7 +204,8 @@ class Task:
 
     def to(self, device: str | torch.device) -> Task:
         """Copy the task to a device."""
-        return replace(self, **{k: getattr(self, k).to(device) for k in KEYS})
+        keys = KEYS if self.vectors is None else (*KEYS, "vectors")
+        return replace(self, **{k: getattr(self, k).to(device) for k in keys})
 
 
 def names() -> list[str]:
@@ -237,7 +251,7 @@ def load(
 
     Data are read from `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
     as npz. `emnist` is the balanced split of EMNIST, 47 classes, `emnist-byclass` the one by class, 62 classes; their
-    digests are not known: a copy is read with a warning. `text` makes `topics`, `newsgroups-tokens` (posts of all authors) and `reuters-titles`, `corpora` `newsgroups`, `reuters` and `shakespeare`, `coarse` its tasks of `cifar100`. Frozen features are
+    digests are not known: a copy is read with a warning. `text` makes `topics`, `newsgroups-tokens` (posts of all authors) and `reuters-titles`, `corpora` `newsgroups`, `newsgroups-words` (the same posts as sequences of word vectors), `reuters` and `shakespeare`, `coarse` its tasks of `cifar100`. Frozen features are
     computed from the images at first use, in about ten minutes, and kept as npz, too.
 
     Args:
@@ -270,6 +284,8 @@ def load(
         train, test = posts
         if vectors is None:
             arrays = text.tokenise(train, test)
+        elif name == "newsgroups-words":
+            arrays = corpora.words_by_author(train, test, *vectors)
         else:
             arrays = corpora.by_author(train, test, *vectors)
     elif name == "reuters":
