@@ -203,7 +203,8 @@ def _on_titles(seed: int, network: str = "") -> list[Run]:
 
 
 def real_text(profile: str) -> list[Run]:
-    """Return the runs of the slides' table on real text, five seeds: titles in 30 rounds, posts in 100.
+    """Return the runs of the slides' table on real text, five seeds: titles in 30 rounds, posts in 100; on posts also
+    MD sampling and the unbiased FedAvg.
 
     As long as there was time for; on titles a run of FedSampling takes a minute of one core.
     """
@@ -212,7 +213,12 @@ def real_text(profile: str) -> list[Run]:
     runs = []
     for seed in range(5 if profile == "paper" else 1):
         runs += _on_titles(seed)
-        runs += [_on_posts(m, seed, o) for m, o in _text_arms("newsgroups", POSTS_SERVER)]
+        drawn: list[tuple[str, dict]] = [
+            ("md", {}),
+            ("fedavg-unbiased", {}),
+        ]  # other ways to draw clients
+        arms = _text_arms("newsgroups", POSTS_SERVER) + drawn
+        runs += [_on_posts(m, seed, o) for m, o in arms]
     return runs
 
 
