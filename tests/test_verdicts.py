@@ -198,7 +198,7 @@ def imbalanced_ends(fall: dict, ahead: float, spread: float = 0.01, seeds: int =
 
 
 def worlds_of_private_fedsampling(
-    others: dict, metric="macro_f1", task="topics", partition="natural", network=""
+    others: dict, metric: str, task: str, partition="natural", network=""
 ) -> dict:
     """Return worlds in which private FedSampling is ahead, behind one rival, equal with scatter, and has too few seeds.
 
@@ -236,9 +236,10 @@ def centralised_ends(ahead: float, spread: float = 0.01, seeds: int = 6):
     """Return a world in which private FedSampling is `ahead` of centralised training by so many points in all cells."""
     noise = np.random.default_rng(3).normal(size=seeds) * spread
     rows = [
-        {"task": "topics", "partition": "natural", "network": network, "arm": arm, "seed": seed}
+        place
+        | {"arm": arm, "seed": seed}
         | dict.fromkeys(fedsampling.METRIC_NAMES, 50 + extra * (ahead + noise[seed] - noise.mean()))
-        for network in ("", "transformer")
+        for place in fedsampling.PLACES.values()
         for arm, extra in ((fedsampling.PRIVATE, 1), ("centralised", 0))
         for seed in range(seeds)
     ]
@@ -732,17 +733,21 @@ CASES = {
     "experiments_fedsampling.on_titles_by_transformer_accuracy": worlds_of_private_fedsampling(
         {}, "test_accuracy", "reuters-titles", "lognormal", network="transformer"
     ),
-    "experiments_fedsampling.transformer": worlds_of_private_fedsampling({}, network="transformer"),
+    "experiments_fedsampling.on_posts_by_transformer": worlds_of_private_fedsampling(
+        {"centralised": 9}, "macro_f1", "newsgroups-words", network="transformer"
+    ),
     "experiments_fedsampling.on_titles_accuracy": worlds_of_private_fedsampling(
         {"centralised": 9, "fedyogi": 9}, "test_accuracy", "reuters-titles", "lognormal"
     ),
     "experiments_fedsampling.on_posts_accuracy": worlds_of_private_fedsampling(
         {}, "test_accuracy", "newsgroups"
     ),
-    "experiments_fedsampling.transformer_accuracy": worlds_of_private_fedsampling(
-        {}, "test_accuracy", network="transformer"
+    "experiments_fedsampling.on_posts_by_transformer_accuracy": worlds_of_private_fedsampling(
+        {}, "test_accuracy", "newsgroups-words", network="transformer"
     ),
-    "experiments_fedsampling.weighted": worlds_of_private_fedsampling({}, "test_accuracy"),
+    "experiments_fedsampling.weighted": worlds_of_private_fedsampling(
+        {}, "test_accuracy", "newsgroups"
+    ),
     "experiments_fedsampling.sorted_by_class": worlds_of_private_fedsampling(
         {}, "test_accuracy", "mnist", "by_class"
     ),

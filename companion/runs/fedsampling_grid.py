@@ -42,6 +42,7 @@ TRIED_POSTS_RATES = (0.01, 0.03, 0.1, 0.3)
 POSTS_LR, POSTS_SERVER = 0.1, {"fedadam": 0.03, "fedyogi": 0.1, "fedadagrad": 0.3}
 # The rates that `fedsampling-posts-transformer-rates` tries, with the seed 5.
 TRIED_WORDS_RATES, TRIED_WORDS_SERVER_RATES = (0.1, 0.3, 1.0), (0.01, 0.03, 0.1, 0.3)
+WORDS_LR = 0.3
 # Labels of methods in results: FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
 PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
 
@@ -242,13 +243,15 @@ def text_rates(profile: str) -> list[Run]:
 
 
 def posts_by_transformer_rates(profile: str) -> list[Run]:
-    """Return the runs by which the local rate for the words of posts is chosen, and with each the servers' rates.
-
-    A server's rate is chosen among the runs with the local rate that is best for FedAvg, which are recorded after those.
-    """
+    """Return the runs by which rates on the words of posts are chosen, as `rates` does, with a seed that
+    `posts_by_transformer` has not."""
     if profile == "quick":
         return [_on_mnist(profile, "fedavg", 0, overrides={"lr": lr}) for lr in TRIED_RATES]
-    return [_on_words("fedavg", 5, {"lr": lr}) for lr in TRIED_WORDS_RATES]
+    runs = [_on_words("fedavg", 5, {"lr": lr}) for lr in TRIED_WORDS_RATES]
+    for (m, kind), rate in product(FEDOPT.items(), TRIED_WORDS_SERVER_RATES):
+        server = {"lr": WORDS_LR, "weights": "plain", "server": Adaptive(kind, rate)}
+        runs.append(_on_words(m, 5, server))
+    return runs
 
 
 SWEEPS = {

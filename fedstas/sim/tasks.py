@@ -127,6 +127,8 @@ class Task:
                 f"use {' or '.join(self.networks)}"
             )
         object.__setattr__(self, "network", self.network or self.networks[0])
+        if self.vectors is not None:
+            _check_vectors(self)
         for key in EXAMPLE_KEYS if self.kind == "documents" else ():
             x = getattr(self, key)
             if not (x > 0).any(1).all() or not 0 <= x.min() <= x.max() < self.tokens:
@@ -206,6 +208,17 @@ class Task:
         """Copy the task to a device."""
         keys = KEYS if self.vectors is None else (*KEYS, "vectors")
         return replace(self, **{k: getattr(self, k).to(device) for k in keys})
+
+
+def _check_vectors(task: Task) -> None:
+    """Raise `InputError` unless the vectors of a task's tokens fit its documents and networks."""
+    shape = tuple(task.vectors.shape)  # type: ignore[union-attr]
+    fits = task.vectors.is_floating_point() and len(shape) == 2 and shape[-1] % 2 == 0  # type: ignore[union-attr]
+    if not fits or task.kind != "documents":
+        raise InputError(
+            f"vectors of task {task.name} have the shape {shape}, and its examples are {task.kind}: documents of tokens "
+            "can have vectors, float [tokens, width] with an even width"
+        )
 
 
 def names() -> list[str]:
