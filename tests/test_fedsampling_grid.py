@@ -145,15 +145,18 @@ def test_the_rates_are_those_that_the_recorded_trials_chose():
         assert rate == row.rate, row
 
 
-def test_the_rates_on_posts_are_those_that_the_recorded_trials_chose():
-    rows = list(
-        grid_results.choose_fedsampling_rates(
-            ROOT / "results", "fedsampling-text-rates"
-        ).itertuples()
-    )
+@pytest.mark.parametrize(
+    ("sweep", "lr", "server"),
+    [
+        ("fedsampling-text-rates", grid.POSTS_LR, grid.POSTS_SERVER),
+        ("fedsampling-posts-transformer-rates", grid.WORDS_LR, grid.WORDS_SERVER),
+    ],
+)
+def test_the_rates_on_posts_are_those_that_the_recorded_trials_chose(sweep, lr, server):
+    rows = list(grid_results.choose_fedsampling_rates(ROOT / "results", sweep).itertuples())
     assert {row.method for row in rows} == {"fedavg", *grid.FEDOPT}
     for row in rows:
-        assert row.rate == ({"fedavg": grid.POSTS_LR} | grid.POSTS_SERVER)[row.method], row
+        assert row.rate == ({"fedavg": lr} | server)[row.method], row
 
 
 def test_real_text_has_the_rows_of_the_slides_on_both_corpora_and_five_seeds():
@@ -174,6 +177,19 @@ def test_the_transformer_has_the_runs_of_the_text_cnn_on_titles():
     on_titles = [r for r in experiments.runs("fedsampling-text", "paper") if r.task != "newsgroups"]
     by_transformer = experiments.runs("fedsampling-text-transformer", "paper")
     assert by_transformer == [replace(run, network="transformer") for run in on_titles]
+
+
+def test_the_transformer_has_all_arms_on_the_words_of_posts_and_five_seeds():
+    runs = experiments.runs("fedsampling-posts-transformer", "paper")
+    arms = {
+        (r.seed, *get_arm(r))
+        for r in experiments.runs("fedsampling-text", "paper")
+        if r.task == "newsgroups" and r.method not in ("md", "fedavg-unbiased")
+    }
+    assert len(runs) == len(arms) and {(r.seed, *get_arm(r)) for r in runs} == arms
+    assert {(r.task, r.partition, r.network) for r in runs} == {
+        ("newsgroups-words", "natural", "transformer")
+    }
 
 
 def test_all_recorded_runs_by_class_are_loaded_although_the_data_determine_their_size():

@@ -40,9 +40,9 @@ HIDDEN |= {"newsgroups-words": HIDDEN["newsgroups"]}
 # Rates on posts, the best of `fedsampling-text-rates`; titles have those of `topics`, with the same network.
 TRIED_POSTS_RATES = (0.01, 0.03, 0.1, 0.3)
 POSTS_LR, POSTS_SERVER = 0.1, {"fedadam": 0.03, "fedyogi": 0.1, "fedadagrad": 0.3}
-# The rates that `fedsampling-posts-transformer-rates` tries, with the seed 5.
+# The rates that `fedsampling-posts-transformer-rates` tries, with the seed 5, and the best of them.
 TRIED_WORDS_RATES, TRIED_WORDS_SERVER_RATES = (0.1, 0.3, 1.0), (0.01, 0.03, 0.1, 0.3)
-WORDS_LR = 0.3
+WORDS_LR, WORDS_SERVER = 0.3, {"fedadam": 0.01, "fedyogi": 0.01, "fedadagrad": 0.1}
 # Labels of methods in results: FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
 PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
 
@@ -242,6 +242,17 @@ def text_rates(profile: str) -> list[Run]:
     return runs
 
 
+def posts_by_transformer(profile: str) -> list[Run]:
+    """Return the runs of the slides' table on the words of posts with the Transformer, five seeds, 50 rounds."""
+    if profile == "quick":
+        return [_on_mnist(profile, m, 0, overrides=o) for m, o in _arms("mnist")[::2]]
+    return [
+        _on_words(m, s, {"lr": WORDS_LR} | o)
+        for s in range(5 if profile == "paper" else 1)
+        for m, o in _text_arms("newsgroups-words", WORDS_SERVER)
+    ]
+
+
 def posts_by_transformer_rates(profile: str) -> list[Run]:
     """Return the runs by which rates on the words of posts are chosen, as `rates` does, with a seed that
     `posts_by_transformer` has not."""
@@ -256,6 +267,7 @@ def posts_by_transformer_rates(profile: str) -> list[Run]:
 
 SWEEPS = {
     "imbalance": imbalance,
+    "fedsampling-posts-transformer": posts_by_transformer,
     "fedsampling-posts-transformer-rates": posts_by_transformer_rates,
     "fedsampling-text": real_text,
     "fedsampling-text-rates": text_rates,
