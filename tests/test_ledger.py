@@ -506,6 +506,13 @@ def test_the_first_printed_number_is_read():
     ]
 
 
+def test_a_claim_with_runs_on_the_papers_data_says_so_beside_those_on_substitutes():
+    table = ledger.substitutes_table(["clustered-fig-6-sizes", "clustered-fig-6"])
+    decided, on_substitute = table["on a substitute"]
+    assert decided == "undecided, on the paper's data"
+    assert on_substitute.endswith(", on mnist")
+
+
 def test_the_page_shows_core_claims_facts_and_verdicts_on_substitutes(monkeypatch):
     from docutils import nodes
 

@@ -163,7 +163,9 @@ def substitutes_table(ids: Iterable[str]) -> pd.DataFrame:
     for claim, evidence in map(decide_by_id, ids):
         verdict = evidence.substitute or evidence.verdict
         verdict = "not recorded yet" if verdict in ("no-data", "pending") else verdict
-        verdict += f", on {evidence.tried_on}" if evidence.tried_on else ""
+        is_decided = evidence.verdict not in ("no-data", "pending")
+        where = "the paper's data" if is_decided else evidence.tried_on
+        verdict += f", on {where}" if where else ""
         ours = f"{format_ours(evidence) or '–'} {meaning(claim, evidence)}".strip()
         rows.append((claim.statement, ours, verdict))
     return pd.DataFrame(rows, columns=["claim", "ours", "on a substitute"])

@@ -96,5 +96,5 @@ def check(compared: pd.DataFrame) -> dict[str, bool]:
         "seeds": bool((strata["seeds"] == 5).all()),
         "average": strata.loc["averaged model", "low"] > 0,
         "last": strata.loc["last model", "low"] > 0,
-        "similarity": similarity["seeds"] == 4 and similarity["low"] > 0,
+        "similarity": similarity["seeds"] == 5 and similarity["low"] > 0,
     }
