@@ -506,7 +506,7 @@ seeds = hundred.groupby([more_work, "method"])["seed"].nunique()
 as_barred = [(False, method) for method in BARS["CIFAR-100 0.001"]]
 glue_values("ch5", cifar_bar_seeds=seeds[as_barred].min(), cifar_seeds=seeds.drop(as_barred).max())
 expect("seeds of the paper's three methods", seeds[as_barred].nunique() == 1)
-expect("of all others", seeds.drop(as_barred).nunique() == 1)
+expect("All other curves have", seeds.drop(as_barred).nunique() == 1)
 expect("it ends at a guess", stated.max() < 2, most=stated.max())
 expect("learn with it; strata of k-means do not", in_strata < 2 < more["md"], kmeans=in_strata)
 
@@ -516,8 +516,8 @@ expect("learn with it; strata of k-means do not", in_strata < 2 < more["md"], km
 # :figclass: wide
 # :alt: Global test accuracy on CIFAR-100 over 199 rounds for five methods in two panels. Left, with the local work that the paper states, all stay at about one per cent. Right, with more and larger steps, MD and clustered sampling rise to about ten per cent and the three methods with strata of k-means stay near one. Dotted lines mark what the paper prints, 18 to 23 per cent.
 #
-# CIFAR-100 0.001, disjoint, with strata made anew every 20 rounds. Left: the local work that the paper states, {glue:text}`ch5_cifar_bar_seeds` seeds of the paper's three methods. Right: more local work. There are
-# {glue:text}`ch5_cifar_seeds` seeds of all others.
+# CIFAR-100 0.001, disjoint, with strata made anew every 20 rounds. Left: the local work that the paper states, with {glue:text}`ch5_cifar_bar_seeds` seeds of the paper's three methods. Right: more local work. All other curves have
+# {glue:text}`ch5_cifar_seeds` seeds.
 # ```
 #
 # ```{provenance} Figure
