@@ -35,6 +35,7 @@ CLASSES |= {
     "topics": text.TOPICS,
     "newsgroups": 20,
     "newsgroups-tokens": 20,
+    "newsgroups-words": 20,
     "reuters": 14,
     "reuters-titles": 14,
     "shakespeare": 60,
