@@ -868,7 +868,7 @@ glue_values("ch7", posts_fedavg=on_posts.loc["fedavg", "mean"], posts_fedopt=-fe
 # With the Transformer private FedSampling diverged in {glue:text}`ch7_transformer_lost:d` of {glue:text}`ch7_transformer_seeds:d` seeds on titles, at the rates that `topics` chose for it, and in the others it ends at a macro F1 between {glue:text}`ch7_transformer_least:.0f` and {glue:text}`ch7_transformer_most:.0f` %: of all methods it scatters the most, so its order among them stays open.
 #
 # On posts the Transformer decides more. It reads the first fifty words of a post, whose vectors are those of GloVe and stay as they are, for 50 rounds at the rates of `fedsampling-posts-transformer-rates`. No run diverged. Private FedSampling is above
-# fedavg again, by {glue:text}`ch7_words_fedavg:.1f` points of macro F1, and behind FedAdagrad by {glue:text}`ch7_words_adagrad:.1f`. The intervals over FedAdam and FedYogi contain zero; of the four rates that we tried for each the lowest was best, so a lower one might bring them further. After 50 rounds all of them are far from done:
+# fedavg again, by {glue:text}`ch7_words_fedavg:.1f` points of macro F1, and behind FedAdagrad by {glue:text}`ch7_words_adagrad:.1f`. The intervals over FedAdam and FedYogi contain zero; of the four rates that we tried for each the lowest was best, so a lower one might bring them further. After these 50 rounds
 # centralised training is {glue:text}`ch7_words_centralised:.0f` points ahead of private FedSampling.
 
 # %% tags=["remove-input"]

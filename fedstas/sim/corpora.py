@@ -130,6 +130,11 @@ def load_vectors(task: str) -> tuple[dict[str, int], np.ndarray]:
     return {word: row for row, word in enumerate(words)}, np.load(vectors_file)
 
 
+def _known_rows(text: str, rows: dict[str, int]) -> list[int]:
+    """Return the row of each word of a text that has one, in the order of the text."""
+    return [rows[word] for word in re.findall("[a-z]+", text.lower()) if word in rows]
+
+
 def mean_vectors(texts: list[str], rows: dict[str, int], vectors: np.ndarray) -> np.ndarray:
     """Compute the weighted mean of the words' vectors of each text, scaled to length sqrt(50), float32 [n, 50].
 
@@ -142,7 +147,7 @@ def mean_vectors(texts: list[str], rows: dict[str, int], vectors: np.ndarray) ->
     weights = COMMON / (COMMON + frequencies)
     result = np.zeros((len(texts), vectors.shape[1]))
     for i, text in enumerate(texts):
-        known = [rows[word] for word in re.findall("[a-z]+", text.lower()) if word in rows]
+        known = _known_rows(text, rows)
         mean = weights[known] @ vectors[known].astype(float)
         if norm := np.sqrt(np.square(mean).sum()):
             result[i] = np.round(mean * (np.sqrt(len(mean)) / norm) / GRID) * GRID
@@ -153,8 +158,8 @@ def first_words(texts: list[str], rows: dict[str, int], length: int = POST_WORDS
     """Return the first words of each text that have a row, as row + 1, int64 [n, length] with 0 for padding."""
     x = np.zeros((len(texts), length), dtype=np.int64)
     for row, text in zip(x, texts, strict=True):
-        known = [rows[w] + 1 for w in re.findall("[a-z]+", text.lower()) if w in rows][:length]
-        row[: len(known)] = known
+        known = _known_rows(text, rows)[:length]
+        row[: len(known)] = np.array(known, dtype=np.int64) + 1
     return x
 
 
