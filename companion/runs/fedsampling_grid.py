@@ -4,14 +4,15 @@ The slides state no learning rates, rounds or numbers of clients. On `topics` ou
 per round where clients are sampled; 100 rounds of five local steps with batches of at most 128. On MNIST they are
 those of the sweep `imbalance`.
 
-On real text: titles of Reuters-21578, dealt by log-normal sizes as MIND is, with the Text-CNN; and posts of 20 newsgroups by
-author, as the Amazon reviews are by user, as means of word vectors with a linear network. From its 1,928 posts alone a
-Text-CNN does not learn words: after 100 steps on all of them it is right about 7 % of the test posts. The Transformer reads
-the first fifty words of a post (`newsgroups-words`), whose vectors are those of GloVe and stay as they are.
+On real text: titles of Reuters-21578, dealt by log-normal sizes as MIND is, and posts of 20 newsgroups by author, as the
+Amazon reviews are by user. Both networks read the first fifty words of a post (`newsgroups-words`), whose vectors are those
+of GloVe and stay as they are, since 1,928 posts alone do not teach a network words. A third, linear network reads a post
+as the mean of its words' vectors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 from companion.runs.sweeps import Run
@@ -40,9 +41,13 @@ HIDDEN |= {"newsgroups-words": HIDDEN["newsgroups"]}
 # Rates on posts, the best of `fedsampling-text-rates`; titles have those of `topics`, with the same network.
 TRIED_POSTS_RATES = (0.01, 0.03, 0.1, 0.3)
 POSTS_LR, POSTS_SERVER = 0.1, {"fedadam": 0.03, "fedyogi": 0.1, "fedadagrad": 0.3}
-# The rates that `fedsampling-posts-transformer-rates` tries, with the seed 5, and the best of them.
-TRIED_WORDS_RATES, TRIED_WORDS_SERVER_RATES = (0.1, 0.3, 1.0), (0.01, 0.03, 0.1, 0.3)
-WORDS_LR, WORDS_SERVER = 0.3, {"fedadam": 0.01, "fedyogi": 0.01, "fedadagrad": 0.1}
+# The rates that are tried on the words of posts with each network, with the seed 5, and the best of them.
+TRIED_WORDS_RATES, TRIED_WORDS_SERVER_RATES = (0.1, 0.3, 1.0), (0.003, 0.01, 0.03, 0.1, 0.3)
+WORDS_LR = {"": 0.3, "transformer": 0.3}
+WORDS_SERVER = {
+    "": {"fedadam": 0.01, "fedyogi": 0.01, "fedadagrad": 0.1},
+    "transformer": {"fedadam": 0.01, "fedyogi": 0.01, "fedadagrad": 0.1},
+}
 # Labels of methods in results: FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
 PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
 
@@ -186,10 +191,11 @@ def _on_posts(method: str, seed: int, overrides: dict) -> Run:
     return Run("newsgroups", "natural", 0.01, method, seed, settings, **shape)
 
 
-def _on_words(method: str, seed: int, overrides: dict) -> Run:
-    """Return a run on the words of the posts with the Transformer, with a client for each of 100 authors."""
-    shape = {"rounds": 50, "eval_every": 10, "network": "transformer"}
-    return Run("newsgroups-words", "natural", 0.01, method, seed, {"steps": 5} | overrides, **shape)
+def _on_words(network: str, method: str, seed: int, overrides: dict) -> Run:
+    """Return a run on the words of the posts, with a client for each of 100 authors."""
+    shape = {"rounds": 50, "eval_every": 10, "network": network}
+    local = {"steps": 5, "lr": WORDS_LR[network]} | overrides
+    return Run("newsgroups-words", "natural", 0.01, method, seed, local, **shape)
 
 
 def _on_titles(seed: int, network: str = "") -> list[Run]:
@@ -242,33 +248,45 @@ def text_rates(profile: str) -> list[Run]:
     return runs
 
 
-def posts_by_transformer(profile: str) -> list[Run]:
-    """Return the runs of the slides' table on the words of posts with the Transformer, five seeds, 50 rounds."""
-    if profile == "quick":
-        return [_on_mnist(profile, m, 0, overrides=o) for m, o in _arms("mnist")[::2]]
-    return [
-        _on_words(m, s, {"lr": WORDS_LR} | o)
-        for s in range(5 if profile == "paper" else 1)
-        for m, o in _text_arms("newsgroups-words", WORDS_SERVER)
-    ]
+def words(network: str) -> Callable[[str], list[Run]]:
+    """Return the sweep of the slides' table on the words of posts with a network: five seeds, 50 rounds."""
+
+    def sweep_runs(profile: str) -> list[Run]:
+        """Return the runs of a profile."""
+        if profile == "quick":
+            return [_on_mnist(profile, m, 0, overrides=o) for m, o in _arms("mnist")[::2]]
+        return [
+            _on_words(network, m, s, o)
+            for s in range(5 if profile == "paper" else 1)
+            for m, o in _text_arms("newsgroups-words", WORDS_SERVER[network])
+        ]
+
+    return sweep_runs
 
 
-def posts_by_transformer_rates(profile: str) -> list[Run]:
-    """Return the runs by which rates on the words of posts are chosen, as `rates` does, with a seed that
-    `posts_by_transformer` has not."""
-    if profile == "quick":
-        return [_on_mnist(profile, "fedavg", 0, overrides={"lr": lr}) for lr in TRIED_RATES]
-    runs = [_on_words("fedavg", 5, {"lr": lr}) for lr in TRIED_WORDS_RATES]
-    for (m, kind), rate in product(FEDOPT.items(), TRIED_WORDS_SERVER_RATES):
-        server = {"lr": WORDS_LR, "weights": "plain", "server": Adaptive(kind, rate)}
-        runs.append(_on_words(m, 5, server))
-    return runs
+def words_rates(network: str) -> Callable[[str], list[Run]]:
+    """Return the sweep by which rates on the words of posts are chosen, as `rates` does, with a seed that `words` has
+    not."""
+
+    def sweep_runs(profile: str) -> list[Run]:
+        """Return the runs of a profile."""
+        if profile == "quick":
+            return [_on_mnist(profile, "fedavg", 0, overrides={"lr": lr}) for lr in TRIED_RATES]
+        runs = [_on_words(network, "fedavg", 5, {"lr": lr}) for lr in TRIED_WORDS_RATES]
+        for (m, kind), rate in product(FEDOPT.items(), TRIED_WORDS_SERVER_RATES):
+            server = {"weights": "plain", "server": Adaptive(kind, rate)}
+            runs.append(_on_words(network, m, 5, server))
+        return runs
+
+    return sweep_runs
 
 
 SWEEPS = {
     "imbalance": imbalance,
-    "fedsampling-posts-transformer": posts_by_transformer,
-    "fedsampling-posts-transformer-rates": posts_by_transformer_rates,
+    "fedsampling-posts-text-cnn": words(""),
+    "fedsampling-posts-text-cnn-rates": words_rates(""),
+    "fedsampling-posts-transformer": words("transformer"),
+    "fedsampling-posts-transformer-rates": words_rates("transformer"),
     "fedsampling-text": real_text,
     "fedsampling-text-rates": text_rates,
     "fedsampling-text-transformer": titles_by_transformer,
