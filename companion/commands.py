@@ -74,6 +74,7 @@ def sweep(
     jobs: Annotated[int | None, option("runs at a time; on a cluster all it has")] = None,
     methods: Annotated[str | None, option("only these, e.g. md,fedstas")] = None,
     seeds: Annotated[str | None, option("only these, e.g. 0-4 or 0,3")] = None,
+    concentrations: Annotated[str | None, option("only these, e.g. 0.001,10")] = None,
     device: Annotated[str, option("where to train: auto, cpu or cuda")] = "auto",
     folder: Annotated[Path, option("where to record; the book's own runs are in results")] = RUNS,
     backend: Annotated[str, option("of joblib: loky, dask or ray")] = "loky",
@@ -94,6 +95,7 @@ def sweep(
             address=address,
             methods=None if methods is None else [m.strip() for m in methods.split(",")],
             seeds=None if seeds is None else sweeps.parse_seeds(seeds),
+            concentrations=None if concentrations is None else sweeps.parse_numbers(concentrations),
             dry_run=dry_run,
         )
     if failed:

@@ -312,6 +312,13 @@ def test_more_evaluated_rounds_are_estimated_to_take_longer():
     assert sweeps.estimate(SWEEP[2]) > sweeps.estimate(fewer)
 
 
+def test_an_average_is_estimated_to_double_the_time_of_each_evaluation():
+    one = replace(SWEEP[2], eval_every=5, eval_rounds=(), rounds=10, average=None)
+    once_more = sweeps.estimate(replace(one, eval_rounds=(1,))) - sweeps.estimate(one)
+    with_average = sweeps.estimate(replace(one, average=0.9)) - sweeps.estimate(one)
+    assert with_average == pytest.approx(2 * once_more)
+
+
 @pytest.mark.parametrize("average", [0.9, "tail"])
 def test_the_command_measures_the_average(average, tmp_path, digits):
     out = tmp_path / "run.parquet"

@@ -425,6 +425,26 @@ def test_bad_lists_of_seeds_are_refused(text):
         sweeps.parse_seeds(text)
 
 
+def test_a_sweep_records_only_the_concentrations_methods_and_seeds_that_are_chosen(
+    tmp_path, monkeypatch
+):
+    chosen = []
+    monkeypatch.setattr(sweeps, "make", lambda todo, *_, **__: chosen.extend(todo) or [])
+    monkeypatch.setitem(experiments.SWEEPS, "fig-2", lambda profile: FIG_2)
+    choice = "--concentrations 0.001,10 --methods md --seeds 1"
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["sweep", "fig-2", *choice.split(), "--folder", str(tmp_path)])
+    assert chosen == [r for r in FIG_2 if r.method == "md" and r.seed == 1 and r.concentration != 1]
+
+
+FIG_2 = [
+    sweeps.Run("digits", "dirichlet", c, method, seed)
+    for c in (0.001, 1.0, 10.0)
+    for method in ("md", "fedavg")
+    for seed in (0, 1)
+]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -437,6 +457,9 @@ def test_bad_lists_of_seeds_are_refused(text):
         ),
         ("preprint --seeds 0,9", "sweep preprint has no seed 9: it has 0, 1"),
         ("preprint --seeds x", "'x' is no list of seeds"),
+        ("preprint --concentrations 0.1,3", "sweep preprint has no concentration 3.0: it has 0.1"),
+        ("preprint --concentrations ,3", "',3' is no list of numbers: write 0.001,10"),
+        ("preprint --concentrations nan", "sweep preprint has no concentration nan"),
         ("preprint --backend fog", "unknown backend 'fog': use one of loky, dask, ray"),
         ("preprint --address tcp://a:1", "address tcp://a:1 is of use only with"),
     ],

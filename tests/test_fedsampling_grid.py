@@ -149,7 +149,10 @@ def test_the_rates_are_those_that_the_recorded_trials_chose():
     ("sweep", "lr", "server"),
     [
         ("fedsampling-text-rates", grid.POSTS_LR, grid.POSTS_SERVER),
-        ("fedsampling-posts-transformer-rates", grid.WORDS_LR, grid.WORDS_SERVER),
+        *(
+            (f"fedsampling-posts-{name}-rates", grid.WORDS_LR[network], grid.WORDS_SERVER[network])
+            for name, network in {"text-cnn": "", "transformer": "transformer"}.items()
+        ),
     ],
 )
 def test_the_rates_on_posts_are_those_that_the_recorded_trials_chose(sweep, lr, server):
@@ -179,8 +182,12 @@ def test_the_transformer_has_the_runs_of_the_text_cnn_on_titles():
     assert by_transformer == [replace(run, network="transformer") for run in on_titles]
 
 
-def test_the_transformer_has_all_arms_on_the_words_of_posts_and_five_seeds():
-    runs = experiments.runs("fedsampling-posts-transformer", "paper")
+@pytest.mark.parametrize(
+    ("sweep", "network"),
+    [("fedsampling-posts-text-cnn", ""), ("fedsampling-posts-transformer", "transformer")],
+)
+def test_both_networks_have_all_arms_on_the_words_of_posts_and_five_seeds(sweep, network):
+    runs = experiments.runs(sweep, "paper")
     arms = {
         (r.seed, *get_arm(r))
         for r in experiments.runs("fedsampling-text", "paper")
@@ -188,7 +195,7 @@ def test_the_transformer_has_all_arms_on_the_words_of_posts_and_five_seeds():
     }
     assert len(runs) == len(arms) and {(r.seed, *get_arm(r)) for r in runs} == arms
     assert {(r.task, r.partition, r.network) for r in runs} == {
-        ("newsgroups-words", "natural", "transformer")
+        ("newsgroups-words", "natural", network)
     }
 
 

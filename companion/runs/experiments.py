@@ -548,6 +548,7 @@ def sweep(
     *,
     methods: list[str] | None = None,
     seeds: list[int] | None = None,
+    concentrations: list[float] | None = None,
     folder: str | Path = "results",
     **options,
 ) -> list[str]:
@@ -556,14 +557,16 @@ def sweep(
     Args:
         name: of the sweep.
         profile: quick, laptop or paper.
-        methods, seeds: if given, only runs with one of these.
+        methods, seeds, concentrations: if given, only runs with one of these.
         folder: of the recorded runs.
         options: those of `sweeps.make`: jobs, device, backend, address, ...
 
     Returns:
         A sentence for each run that failed: which, and why.
     """
-    chosen = sweeps.choose(runs(name, profile), name, method=methods, seed=seeds)
+    chosen = sweeps.choose(
+        runs(name, profile), name, method=methods, seed=seeds, concentration=concentrations
+    )
     if name == "preprint" and profile == "paper" and not options.get("dry_run"):
         record_figure_1_labels(folder)
     return sweeps.make(chosen, name, folder=folder, **options)

@@ -41,11 +41,12 @@ HIDDEN |= {"newsgroups-words": HIDDEN["newsgroups"]}
 # Rates on posts, the best of `fedsampling-text-rates`; titles have those of `topics`, with the same network.
 TRIED_POSTS_RATES = (0.01, 0.03, 0.1, 0.3)
 POSTS_LR, POSTS_SERVER = 0.1, {"fedadam": 0.03, "fedyogi": 0.1, "fedadagrad": 0.3}
-# The rates that are tried on the words of posts with each network, with the seed 5, and the best of them.
-TRIED_WORDS_RATES, TRIED_WORDS_SERVER_RATES = (0.1, 0.3, 1.0), (0.003, 0.01, 0.03, 0.1, 0.3)
+# The local rates that are tried on the words of posts with each network, with the seed 5, and the best of them and of
+# `TRIED_SERVER_RATES`.
+TRIED_WORDS_RATES = (0.1, 0.3, 1.0)
 WORDS_LR = {"": 0.3, "transformer": 0.3}
 WORDS_SERVER = {
-    "": {"fedadam": 0.01, "fedyogi": 0.01, "fedadagrad": 0.1},
+    "": {"fedadam": 0.03, "fedyogi": 0.03, "fedadagrad": 0.3},
     "transformer": {"fedadam": 0.01, "fedyogi": 0.01, "fedadagrad": 0.1},
 }
 # Labels of methods in results: FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
@@ -273,7 +274,7 @@ def words_rates(network: str) -> Callable[[str], list[Run]]:
         if profile == "quick":
             return [_on_mnist(profile, "fedavg", 0, overrides={"lr": lr}) for lr in TRIED_RATES]
         runs = [_on_words(network, "fedavg", 5, {"lr": lr}) for lr in TRIED_WORDS_RATES]
-        for (m, kind), rate in product(FEDOPT.items(), TRIED_WORDS_SERVER_RATES):
+        for (m, kind), rate in product(FEDOPT.items(), TRIED_SERVER_RATES):
             server = {"weights": "plain", "server": Adaptive(kind, rate)}
             runs.append(_on_words(network, m, 5, server))
         return runs

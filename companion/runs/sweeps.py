@@ -127,9 +127,10 @@ def estimate(run: Run) -> float:
         stratifications = 60
     if run.method == "clustered-similarity":  # the hierarchical clustering, as measured
         per_round += 5 * round_
+    models = 1 if run.average is None else 2  # that are evaluated: the last, and the average
     return (
         run.rounds * per_round
-        + (run.rounds / run.eval_every + len(run.eval_rounds)) * evaluation
+        + (run.rounds / run.eval_every + len(run.eval_rounds)) * models * evaluation
         + stratifications * stratification
     )
 
@@ -167,6 +168,14 @@ def parse_seeds(text: str) -> list[int]:
             raise InputError(f"{text!r} is no list of seeds: write 0-4, or 0,3")
         seeds += range(int(low), int(high or low) + 1)
     return list(dict.fromkeys(seeds))
+
+
+def parse_numbers(text: str) -> list[float]:
+    """Parse `0.001,10`."""
+    try:
+        return list(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError as error:
+        raise InputError(f"{text!r} is no list of numbers: write 0.001,10") from error
 
 
 def duration(seconds: float) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pandas as pd
 
 from companion.claims.evidence.experiments import (
-    NETWORK,
+    METRICS,
     RESULTS,
     Judgement,
     Setting,
@@ -21,7 +22,6 @@ from companion.claims.evidence.experiments import (
     judge_both,
     judge_equal,
     judge_higher,
-    on_substitute,
     verdict_if_missing,
 )
 from companion.claims.registry import Claim, Decision, Evidence, claim
@@ -192,8 +192,29 @@ claim(
     meaning=ACCURACY,
     order=570,
 )(skewed_dp)
+
+
+def with_our_network(decide: Decision) -> Decision:
+    """Wrap a function that decides on CIFAR-100: its note says with what network the verdict is, and what it learns."""
+
+    @wraps(decide)
+    def wrapped(claim: Claim) -> Evidence:
+        """Decide the claim, and say so in its note."""
+        evidence = decide(claim)
+        if evidence.verdict not in statistics.CLAIM_VERDICTS:
+            return evidence
+        best = 100 * CIFAR100.runs(*METHODS)[[*METRICS]].max().max()
+        reason = (
+            "The paper names no network for CIFAR-100, and 99 as well as 199 rounds. With the network that we tried "
+            f"these methods are above {best:.1f} % in no round, and a guess has 1 %."
+        )
+        return replace(evidence, note=f"{reason} {evidence.note}")
+
+    return wrapped
+
+
 cifar100_fedsts, cifar100_fedstas, cifar100_dp = (
-    on_substitute(decide_level(CIFAR100, m), NETWORK) for m in METHODS
+    with_our_network(decide_level(CIFAR100, m)) for m in METHODS
 )
 claim(
     "preprint-fig-3-bottom-fedsts",
@@ -289,7 +310,7 @@ claim(
     meaning=RELATIVE_GAIN,
     order=350,
 )(skewed_gain)
-cifar100_gain = on_substitute(decide_relative_gain(CIFAR100, "fedstas", "fedsts"), NETWORK)
+cifar100_gain = with_our_network(decide_relative_gain(CIFAR100, "fedstas", "fedsts"))
 claim(
     "preprint-fig-3-bottom-gain",
     paper="preprint",
@@ -363,7 +384,7 @@ claim(
     meaning="points that DP + FedSTaS is above FedSTS",
     order=330,
 )(skewed_dp_order)
-cifar100_dp_order = on_substitute(decide_order(CIFAR100, "fedstas-dp", "fedsts"), NETWORK)
+cifar100_dp_order = with_our_network(decide_order(CIFAR100, "fedstas-dp", "fedsts"))
 claim(
     "preprint-fig-3-bottom-dp-above",
     paper="preprint",
