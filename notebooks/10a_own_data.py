@@ -14,7 +14,7 @@
 # # Use it on your own data
 #
 # ```{at-a-glance}
-# :needs: the package, installed from a clone
+# :needs: a clone of the repository, installed by `make` or by `pip install -e .`
 # ```
 #
 # You have data, a network, or an idea of whom to ask. Each of them is one short file, and an option of the command names the file. Copy four
@@ -133,7 +133,7 @@ mine = TensorDataset(torch.tensor(x / x.max(0)), torch.tensor(y))
 describe(user_data.from_dataset(mine, users=np.arange(len(y)) % 20))
 
 # %% [markdown]
-# **A `Dataset` of Hugging Face** may have splits; `test`, or else `validation`, is the test set. The reader needs the library, `pip install "fedstas[datasets]"`,
+# **A `Dataset` of Hugging Face** may have splits; `test`, or else `validation`, is the test set. The reader needs the library, `pip install -e ".[datasets]"` in the clone,
 # which the environment of this book lacks. So this is the only Python of the page that is not executed here. Tests
 # execute the reader, with the library where it is installed and else with an object of its interface.
 #
@@ -281,7 +281,8 @@ assert not failures, failures
 # ## Which design was better?
 #
 # Read the column *against md*. Its differences are taken seed by seed, so a lucky deal of the data helps no design. An interval that contains 0
-# decides nothing yet: record more seeds. Only runs of one task, one network and one partition stand in one table.
+# decides nothing yet: record more seeds. Only runs of one task, one network and one partition stand in one table. Here all designs ran at one rate, 0.1, and their last models are compared, so the table shows how
+# to read a comparison and does not decide one. `fedstas run --average 0.9` also measures the average of the server's models, which {doc}`10_which_design` advises you to deploy.
 
 # %%
 frame, identities = ch10a.load_runs(todo, "runs/own-data")
@@ -341,9 +342,9 @@ for attempt in (
 # %% [markdown]
 # ## How do you compare designs fairly?
 #
-# Compare them by the protocol, which tunes every design and compares all of them at equal cost ({doc}`/protocol`). The protocol takes your files too. Copy
-# `book/protocol.yml`. In a setting name your `task`, `partition` and `network`, and say how many `clients` there are. Set `rounds`, and `megabytes` to what so many
-# rounds send; leave out `longer`. The dry run says how many runs the comparison takes:
+# Tune every design, and compare all of them at equal cost. For your own files `fedstas arena` does so by the protocol of the book's first comparison ({doc}`/protocol`), which judges last models; that of the second one, which judges
+# averages, takes only the tasks that the package names. Start from `examples/own/my_protocol.yml`. In a setting name your `task`, `partition` and `network`, and say how many `clients` there are. Set `rounds`, and `megabytes` to what so many
+# rounds send. The dry run says how many runs the comparison takes:
 #
 # ```bash
 # fedstas arena my_design.py --file my_protocol.yml --setting mine --dry-run

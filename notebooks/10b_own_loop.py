@@ -118,7 +118,7 @@ for name in ("md", "clustered-similarity", "fedstas-least-variance"):
 # The three designs ran in the same loop, and only the name changed. One run of each design cannot decide which is better, so {doc}`10_which_design` compares
 # the designs over many runs.
 #
-# That page advises you to average the server's models. In a loop this is one line after each round, `average = 0.9 * average + 0.1 * model`: no client trains from `average`, and `average` is what you deploy.
+# That page advises you to average the server's models. In a loop this is `average = model` before the first round and one line after each round, `average = 0.9 * average + 0.1 * model`: no client trains from `average`, and `average` is what you deploy.
 #
 # The simulator uses the same code, so it draws the same cohorts for the same seed and the same answers. Tests compare the two for fifteen methods.
 #
@@ -151,9 +151,9 @@ table(pd.DataFrame(lines, columns=["asks for", "methods"]))
 # Designs that learn from updates, such as `clustered-similarity` and `k-vib`, need no argument, because `report` gives them the updates.
 #
 # A client that is asked must answer. Whoever cannot be asked, as a phone that is switched off, gets the size 0 by `resize` (see below): then it is neither asked nor
-# drawn until you give it its size again. That leaves its data out of the average, so do it for as short a time as you can.
+# drawn until you give it its size again. That leaves its data out of the average, and after each `resize` a design that asks once asks everybody again. So for a short absence let the client be drawn, and put `None` in the place of its update.
 #
-# Least-variance strata ask once, in the first round, because they are formed once. Clients that are far away need not send a
+# Least-variance strata ask once, in the first round, because they are formed once; in later rounds `sample()` needs nothing, until you call `resize`. Clients that are far away need not send a
 # whole gradient: `chooser.sketch(gradient)` makes 64 numbers of it, a client sends these, and the server calls `sample(sketches=...)`.
 
 # %%
@@ -232,7 +232,7 @@ expect(
 # %% [markdown]
 # ## What if a client does not answer?
 #
-# Put `None` in the place of its update. The client's weight is then zero, and the other participants of its stratum stand for it. If no client of the stratum answers,
+# Put `None` in the place of its update, and leave it out of the sum. The client's weight is then zero, and the other participants of its stratum stand for it. If no client of the stratum answers, as in strata of least variance, which draw one client each,
 # the other strata stand for it ({doc}`08_federation` explains the rule). If no client answers at all, all weights are zero and the model stays as it is.
 
 # %%
@@ -247,7 +247,7 @@ print("without the first answer:", chooser.report(cohort, [None, *updates[1:]]).
 #
 # Call `resize` with the sizes of all clients from now on. By default clients keep their numbers, and the last ones are new or have left. If others have left, say
 # for each client which number it had before, with `None` for a new one. A client with the size 0 keeps its
-# number, and returns as a new client when it has examples again. Strata are formed anew in the next round, and last updates stay with their clients.
+# number, and returns as a new client when it has examples again. Strata are formed anew in the next round, so a design that asks clients asks all of them again, and last updates stay with their clients.
 
 # %%
 after.resize([*sizes, 25, 30])  # two more clients

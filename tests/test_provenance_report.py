@@ -61,6 +61,7 @@ SWEEPS_OF_READER |= {
         "imbalance",
         "fedsampling-text",
         "fedsampling-text-transformer",
+        "fedsampling-posts-text-cnn",
         "fedsampling-posts-transformer",
         "fedsampling-mnist-ablations",
     },

@@ -227,9 +227,9 @@ LAST = 10  # rounds of the final loss and accuracy
 def mean_jumps(runs: SchemeRuns) -> pd.Series:
     """Return, by scheme, the mean points of accuracy between one evaluation and the next, in the second half."""
     frame = runs.history.sort_values("round")
-    step = 100 * frame.groupby(["method", "seed"])["test_accuracy"].diff().abs()
-    late = frame.assign(step=step)[frame["round"] > frame["rounds"] / 2]
-    return late.groupby(["method", "seed"])["step"].mean().groupby("method").mean()
+    jump = 100 * frame.groupby(["method", "seed"])["test_accuracy"].diff().abs()
+    late = frame.assign(jump=jump)[frame["round"] > frame["rounds"] / 2]
+    return late.groupby(["method", "seed"])["jump"].mean().groupby("method").mean()
 
 
 def final_table(runs: SchemeRuns) -> pd.DataFrame:
@@ -250,7 +250,7 @@ def final_table(runs: SchemeRuns) -> pd.DataFrame:
             "loss (nats)": f"{loss[method]:.3f}",
             "accuracy (%)": f"{accuracy[method]:.1f}",
             "against MD (points)": "" if method == "md" else _format_difference(gain.loc[method]),
-            "step (points)": f"{jumps[method]:.1f}",
+            "jump (points)": f"{jumps[method]:.1f}",
         }
         for method, name in NAMES.items()
     ]
