@@ -23,17 +23,17 @@
 # whose clients are given by nature. On newsgroups by author they need {glue:text}`ch10_second_newsgroups_rival_ratio` times the megabytes of {glue:text}`ch10_second_newsgroups_rival`, where their own number is a lower bound, and on Shakespeare by role
 # {glue:text}`ch10_second_shakespeare_rival_ratio` times those of the design {glue:text}`ch10_second_shakespeare_rival`.
 #
-# **If you train only the last layer, on features of a frozen network, you may need no design at all,** because one round without training ends above a hundred rounds of every design, with ridge regression on our four image tasks and with class means on newsgroups. On CIFAR-100 features,
+# **If you train only the last layer, on features of a frozen network, you may need no design at all,** because one round without training ends above a hundred rounds of every design, with ridge regression on features of CIFAR-10 and CIFAR-100 and with class means on newsgroups. On CIFAR-100 features,
 # ridge regression from sums that clients send once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design {glue:text}`ch10_closed_ridge_best:.1f` %. The sums are {glue:text}`ch10_closed_ridge_megabytes:.0f` MB and a run of MD
 # {glue:text}`ch10_closed_ridge_budget:.0f` MB ([all five tasks](closed-form)).
 #
 # You have a federation to run. Here is what to do, the cheapest step first.
 #
-# 1. **Tune the learning rate.** On CIFAR-10 features at concentration 0.1 it takes {term}`MD sampling <md>` from {glue:text}`ch10_rate_small_accuracy:.1f` % at rate {glue:text}`ch10_rate_small:g`, the smallest that we tried, to
+# 1. **Tune the learning rate.** On CIFAR-10 features at concentration 0.1 it takes {term}`MD sampling <md>` from {glue:text}`ch10_rate_small_accuracy:.1f` % at rate {glue:text}`ch10_rate_small:g`, our smallest, to
 #    {glue:text}`ch10_rate_accuracy:.1f` % at rate {glue:text}`ch10_rate:g`. There no design adds a tenth of that.
 # 2. **Average the server's models.** It sends nothing and changes no training. It adds up to {glue:text}`ch10_second_average_most:.1f` points to MD, and on newsgroups it changes nothing.
 # 3. **Then ask each client once for 64 numbers, if clients are heterogeneous and a round asks few of them.** Strata of least variance save a third of the bytes on Fashion-MNIST, where they need {glue:text}`ch10_second_fashion_mnist_ratio` times those of MD,
-#    and a fifth on CIFAR-10 features at 0.01, where they need {glue:text}`ch10_second_cifar10_features_0_01_ratio` times. On newsgroups they save about a tenth at most, {glue:text}`ch10_second_newsgroups_ratio`, and on MNIST, as heterogeneous, they need {glue:text}`ch10_second_mnist_ratio` times.
+#    and a fifth on CIFAR-10 features at 0.01, {glue:text}`ch10_second_cifar10_features_0_01_ratio` times. On newsgroups they save about a tenth at most, {glue:text}`ch10_second_newsgroups_ratio`, and on MNIST they need {glue:text}`ch10_second_mnist_ratio` times.
 # 4. **Otherwise take MD.** Where clients are more similar, or many, or are Shakespeare's roles, the strata save no bytes that ten seeds can see.
 # 5. **Leave what costs more in every round.** FedSTS, FedSTaS (as written and corrected), SCAFFOLD and power of choice need at least {glue:text}`ch10_second_dear_low:.2f` times the bytes of MD on all five planned tasks where they ran.
 #
@@ -310,12 +310,12 @@ table(saved_bytes.tabulate_costs(planned))
 # With 10 % silence on newsgroups the strata from sketches save as much as without: they need {glue:text}`ch10_second_few_silent_ratio` times MD's bytes, again a bound, and end {glue:text}`ch10_second_few_silent_points` points above MD. Strata from label counts and clustered sampling by similarity
 # ask for less or for nothing, and these two save nearly as much as the sketch.
 #
-# On MNIST silence makes the strata worth more, at the same learning rate: with 10 % they need {glue:text}`ch10_second_few_silent_digits` times MD's bytes, and with 30 % they need {glue:text}`ch10_second_silent_digits` times; the latter stays sure after the correction.
+# ````{dropdown} On MNIST silence makes the strata worth more; with 30 % on newsgroups two designs end behind MD
+# On MNIST, at the same learning rate, with 10 % silence the strata need {glue:text}`ch10_second_few_silent_digits` times MD's bytes, and with 30 % they need {glue:text}`ch10_second_silent_digits` times; the latter stays sure after the correction.
 # Then they end {glue:text}`ch10_second_silent_digits_points` points above MD. Strata from label counts do the same, and clustered sampling by similarity needs {glue:text}`ch10_second_silent_digits_similarity` times the bytes.
 # On CIFAR-10 features the strata change as little as without silence: {glue:text}`ch10_second_few_silent_features` times MD's bytes with 10 %, and {glue:text}`ch10_second_silent_features` times with 30 %.
 #
-# ````{dropdown} With 30 % silence on newsgroups two designs end behind MD: is it their rates?
-# At the end of the budget, strata from sketches are ahead of MD with 30 % silence, too: {glue:text}`ch10_second_silent_ratio` times the bytes, and {glue:text}`ch10_second_silent_points` points. At a quarter of the budget they are not. Strata from label counts, and clustered sampling by similarity, then end two to four points behind MD, by
+# On newsgroups, at the end of the budget, strata from sketches are ahead of MD with 30 % silence, too: {glue:text}`ch10_second_silent_ratio` times the bytes, and {glue:text}`ch10_second_silent_points` points. At a quarter of the budget they are not. Strata from label counts, and clustered sampling by similarity, then end two to four points behind MD, by
 # {glue:text}`ch10_second_silent_labels` and {glue:text}`ch10_second_silent_similarity`. That may be their rates, not their strata: tuning chose {glue:text}`ch10_second_silent_labels_rate:g` for both, {glue:text}`ch10_second_silent_md_rate:g` for MD and
 # {glue:text}`ch10_second_silent_sketch_rate:g` for the sketch, and for label counts it hardly told 1 from 3.
 # ````
