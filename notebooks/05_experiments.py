@@ -575,11 +575,11 @@ display(fold_table("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
 # %% tags=["remove-cell"]
 glue_values("ch5", equal_md=level["md"], **ch05.format_equal_size_gaps(behind), **trials)
 expect(
-    "Then all four methods learn, and no run diverged",
+    "least-variance strata), and no run diverged",
     bool((final(five) > 5).all(axis=None)) and len(level) == 4,
 )
 expect("of the other three ends below MD", max(high for _, _, high in behind.values()) < 0)
-expect("only corrected FedSTaS is", [*sure] == ["fedstas-unbiased"])
+expect("only the deficit of corrected FedSTaS is", [*sure] == ["fedstas-unbiased"])
 expect("could not tell 0.1 from 0.3", abs(trials["equal_near"] - trials["equal_chosen"]) < 0.01)
 
 # %% [markdown]
