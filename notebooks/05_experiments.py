@@ -467,8 +467,8 @@ expect("all three methods end higher on MNIST", min(map(min, over)) > 3, least=m
 # ```
 #
 # Concentration 0.001 is drawn with equal sizes, because dealt disjointly 17 to 24 clients would hold all of MNIST. The folded table adds the uniform split, for which
-# the paper shows no result, and Fashion-MNIST in place of the third data set that the abstract mentions. To save computing, in these runs on MNIST and Fashion-MNIST every method with strata keeps them for ten rounds, also as written, although the
-# text makes them anew in each round; so they send fewer bytes.
+# the paper shows no result, and Fashion-MNIST in place of the third data set that the abstract mentions. To save computing, at concentration 0.001 and in the folded table every method with strata keeps them for ten rounds on MNIST and Fashion-MNIST, also as written, although the
+# text makes them anew in each round; so these runs send fewer bytes.
 
 # %% tags=["remove-input"]
 others = {
