@@ -18,7 +18,7 @@
 # ```
 #
 # You run a federation of clients and can ask only a few of them in each round. Their answers stand for everybody else. For what exactly do they stand, how far off are they,
-# and which errors disappear if you only train long enough?
+# and which errors disappear if you average over many rounds?
 #
 # At the end you will know
 # - which sum over *all* clients a round of federated learning estimates, and with which weights;
@@ -306,7 +306,7 @@ np.testing.assert_allclose(np.linalg.norm(target), 1)
 # ```
 #
 # We can test this promise directly. We keep the updates that every client has just computed, and draw {glue:text}`ch1_R` cohorts, so that the only thing that
-# varies is who was drawn. We weight each cohort in four ways:
+# varies is who was drawn. We weight each cohort of uniform draws in three ways; MD sampling, the fourth, draws {glue:text}`ch1_R` cohorts of its own:
 
 # %%
 R = 20_000
@@ -413,7 +413,7 @@ table(ch01.tabulate_errors(errors, weights))
 #
 # ## Which errors go away by averaging?
 #
-# Noise goes away, and bias stays. Training works because it takes many small rounds, whose noise averages out. So we average as well: we take the mean of $r$ cohorts, all drawn
+# In the mean of many cohorts noise goes away, and bias stays. Training takes many small rounds and so averages in a similar way, where the weights are on updates. So we average as well: we take the mean of $r$ cohorts, all drawn
 # for the same updates, and ask how far this mean is from the target.
 #
 # ```{admonition} The paper says: preprint, Sec. 1
@@ -516,7 +516,7 @@ expect("the error grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 # ```{provenance} Figure
 # ```
 #
-# Each length of the common part adds {glue:text}`ch1_sum_sd:.2f` lengths of error, which is the standard deviation of the sum of the weights. A
+# Once the common part is long, each further length adds {glue:text}`ch1_sum_sd:.2f` lengths of error, which is the standard deviation of the sum of the weights. A
 # common part of 100 lengths makes an error of {glue:text}`ch1_hundred:.0f` lengths. Where all $\omega_k$ are equal, the sum is always one and the
 # two forms are the same. That is why the authors'
 # federation, where all clients have the same size, cannot show the difference.
@@ -609,15 +609,15 @@ expect(
 # :class: as-it-should-be
 # $\boldsymbol{w}_{t+1} = \boldsymbol{w}_t + \sum_{k \in S_t} a_k (\boldsymbol{w}^k_{t+1} - \boldsymbol{w}_t)$ with
 # $\mathbb{E}\big[\sum_{k \in S_t} a_k [k = j]\big] = \omega_j$ for every client $j$ (the bracket is 1 if $k$ is
-# $j$, else 0). Where the $a_k$ sum to one, this is the average of the models. Where they do not, it is the only form that leaves
-# $\boldsymbol{w}_t$ as it is. All methods of this package aggregate in this way.
+# $j$, else 0). Where the $a_k$ sum to one, this is the average of the models. Where they do not, a sum of weighted models would rescale
+# $\boldsymbol{w}_t$ even if no client changed it, and this form does not. All methods of this package put their weights on updates; not all of them meet the condition on the mean (FedAvg does not).
 # ```
 #
 # ## What we learned
 #
 # - A round estimates the update of all clients, $\sum_k \omega_k \boldsymbol{\Delta}_k$. The paper names two different $\omega$.
 # - Unbiased is a promise about the mean over all cohorts. It promises nothing about a single cohort.
-# - Over many rounds noise averages out, and bias stays.
+# - In the mean of many cohorts that are drawn for the same updates, noise averages out and bias stays.
 # - Weights that do not sum to one multiply the model by a random number, so put them on updates.
 #
 # ## Exercises

@@ -566,7 +566,7 @@ table(expansion.table)
 table(ch04a.fractions_to_decimals(on_models.table.iloc[:, :5]))
 
 # %% [markdown]
-# Hansen–Hurwitz has the same trouble on models, and none on updates: if the clients are drawn in proportion to their updates, the estimate on updates does not even vary.
+# Hansen–Hurwitz has the same trouble on models. On updates the random sum of the weights no longer multiplies $\boldsymbol w_t$; if the clients are drawn in proportion to their updates, the estimate does not even vary.
 #
 # ```{admonition} Verdict on eq. 2.4: holds, on a condition
 # :class: verdict
@@ -577,7 +577,7 @@ table(ch04a.fractions_to_decimals(on_models.table.iloc[:, :5]))
 #
 # - A plain mean of clients drawn by norm is biased by a covariance (Lemma 1); three estimators repair it exactly with the same $p_k$.
 # - "Unbiased" needs a target: equal clients or equal examples; and a draw for every stratum.
-# - Weights that do not sum to one multiply the model itself; on updates they do no harm.
+# - Weights that do not sum to one multiply the model itself; on updates they leave $\boldsymbol w_t$ alone.
 #
 # ## Exercises
 #

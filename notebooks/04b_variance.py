@@ -17,7 +17,7 @@
 # :needs: variance and the Cauchy–Schwarz inequality; the page on the cohort's mean for the estimators
 # ```
 #
-# The paper's order of four designs fails at its first step, but a corrected order can be proved, and a federation follows it. At the end you will know
+# The paper's order of four designs fails at its first step, but a corrected order can be proved, and on a federation we measure what each of its steps gains. At the end you will know
 # - which inequalities of Theorem 1 hold, and the smallest case in which each breaks;
 # - an order of the four designs that can be proved;
 # - what Neyman allocation needs of $S_h$, and what whole numbers of clients do to it.
@@ -394,7 +394,7 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# Use the Hansen–Hurwitz estimator on updates ({prf:ref}`lem-hansen-hurwitz`), $p_k$ by the norm of the update, and $m_h \propto N_h\tau_h$, where $\tau_h$ is the spread of one
+# Use the Hansen–Hurwitz estimator on updates ({prf:ref}`lem-hansen-hurwitz`), $p_k$ by the norm of the update, which the server knows only roughly before the draw, and $m_h \propto N_h\tau_h$, where $\tau_h$ is the spread of one
 # *weighted* draw.
 # ```
 #
@@ -422,7 +422,7 @@ expect("are not best where clients", best_by_tau and by_sigma.verdict == "holds-
 #
 # ### Does a federation follow the order?
 #
-# A federation follows the corrected order. We train on {glue:text}`ch4b_task` for {glue:text}`ch4b_rounds` rounds. Then each of the {glue:text}`ch4b_N` clients with data computes one gradient step, which serves as its
+# A federation must follow the corrected order; the question is how much each step gains. We train on {glue:text}`ch4b_task` for {glue:text}`ch4b_rounds` rounds. Then each of the {glue:text}`ch4b_N` clients with data computes one gradient step, which serves as its
 # update.
 
 # %%
@@ -547,7 +547,7 @@ expect("Most of what is gained", 1 - proportional > 0.65 * (1 - by_own_norm))
 # The four designs follow the order of {prf:ref}`thm-variance-order`. Of the variance without strata, {glue:text}`ch4b_proportional:.0f` % is left
 # with strata, {glue:text}`ch4b_neyman:.0f` % with Neyman allocation, and {glue:text}`ch4b_own:.0f` % if clients are drawn by norm and the draws are corrected. The plain mean by norm does not follow
 # the order: {glue:text}`ch4b_written:.0f` % of the variance is left, and it has a bias besides. Squeezing the gradients costs nothing here, and even the norms of the untrained model cost little
-# ({glue:text}`ch4b_old:.0f` %). Most of what is gained, {glue:text}`ch4b_by_strata:.0f` %, comes with the strata.
+# ({glue:text}`ch4b_old:.0f` %); an update is a single gradient step here, so what several local steps do is not in these numbers. Most of what is gained, {glue:text}`ch4b_by_strata:.0f` %, comes with the strata.
 #
 # One model proves no theorem. The table therefore compares the two ends of the chain on small cases, as variances of one draw:
 
@@ -607,7 +607,7 @@ glue_values(
 )
 glue_values("ch4b", with_whole=100 * with_whole / variances["no strata"])
 expect("It always finds the least variance", count["best"] == count["cases"])
-expect("whole numbers take back more than", integer_cost > 1, to_proportional=integer_cost)
+expect("take back more than Neyman allocation", integer_cost > 1, to_proportional=integer_cost)
 with_whole = with_whole / variances["no strata"]
 apart = is_larger_as_shown(with_whole, part_of_neyman, ".0%")
 expect("the variance rises from", apart, by=with_whole - part_of_neyman)
@@ -619,7 +619,7 @@ expect("Eq. 3.5 needs a rule for whole numbers", integer_allocation.verdict == "
 # {glue:text}`ch4b_worse` cases.
 #
 # The package allocates the draws one by one, by the priorities $N_hS_h/\sqrt{k(k+1)}$ of Wright (2012); {doc}`the page on strata <02_stratification>` builds this
-# rule. It always finds the least variance. On the federation above, with {glue:text}`ch4b_m` draws, whole numbers take back more than Neyman allocation had
+# rule. It always finds the least variance. On the federation above, with {glue:text}`ch4b_m` draws, whole numbers by the spreads of the squeezed gradients take back more than Neyman allocation by those of the updates had
 # gained: the variance rises from {glue:text}`ch4b_neyman:.0f` % to {glue:text}`ch4b_with_whole:.0f` % of that without strata.
 #
 # ```{admonition} Verdict on $m_h$ as a number of clients: fails

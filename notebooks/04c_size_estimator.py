@@ -409,7 +409,7 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 # $$\lim \mathbb E[(p - \hat p)^2] < \lim \tfrac{\mathrm{Var}(r_c)}{|C|\alpha^2} = 0$$
 #
 # says that a limit of squares is below 0. With $\le$ in place of $<$, a guard and no clipping
-# it is true. To first order the error is smaller by the factor $(K/N)^2/\bar n^2$, where $\bar n$ is the mean size.
+# it is true. To first order the error is smaller by the factor $(K/N)^2/\bar n^2$, where $K$ of all $N$ examples are requested and $\bar n$ is the mean size.
 # :::
 #
 # ## Which settings make it useful?
@@ -528,12 +528,12 @@ expect("Verdict on the slides' objection: holds, for their target", objection ==
 table(decided["slides_fixed_ratio"].table)
 
 # %% [markdown]
-# The sum over the sample, divided by $K = 1$, is right only at the rate $K/N = 1/4$. The last two columns agree at both rates.
+# In the slides' words $K$ is the number of requested examples and $N$ that of all examples. The sum over the sample, divided by $K = 1$, is right only at the rate $K/N = 1/4$. The last two columns agree at both rates.
 #
 # :::{admonition} Verdict on the slides' objection: holds, for their target
 # :class: verdict
-# The objection is right for *their* target: if examples count equally and sums are divided by a fixed $K$, then $rN \neq K$ scales the update. With FedSTaS's weights $1/N$
-# (eq. 6) no sum is divided by $K$. A fixed rate is unbiased for the mean of the clients' means (samples that are not empty), and no size is sent.
+# The objection is right for *their* target: if examples count equally and sums are divided by a fixed $K$, then a rate $r$ with $rN \neq K$ scales the update. With FedSTaS's weights, one over the number of clients
+# (eq. 6), no sum is divided by $K$. A fixed rate is unbiased for the mean of the clients' means (samples that are not empty), and no size is sent.
 # :::
 #
 # ```{admonition} Corrected

@@ -379,7 +379,7 @@ expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 # \end{aligned}
 # ```
 #
-# As a form in $c$ this difference has trace 0, so coins lose along the mean gradient and win a little across it. Which of the two weighs more depends on the gradients. The ratio of total variances does not depend on $\bar n$:
+# For scalar gradients this difference is a quadratic form of trace 0: coins lose if all gradients are equal, and win if the gradients sum to 0. So across the mean gradient coins never lose, and along it they lose unless the gradients scatter much more than their mean. Which of the two weighs more depends on the gradients. The ratio of total variances does not depend on $\bar n$:
 #
 # ```{math}
 # :label: eq-ch4d-ratio
@@ -535,7 +535,7 @@ table(set_formulas_of_table(designs))
 
 # %% [markdown]
 # The mean over the pool is {glue:text}`ch4d_pooled`. With weights $1/m$ the aggregate aims at {glue:text}`ch4d_equal_weights`, however the
-# examples are drawn. Weights $|\xi_k|/n^*$, as in FedSampling, repair this. One can even have less noise than the centralised draw, by
+# examples are drawn. Weights $|\xi_k|/n^*$, as in FedSampling, repair this. Here one can even have less noise than the centralised draw, by
 # drawing $n_k n^*/n$ examples of *each* client. The variance is then {glue:text}`ch4d_proportional_variance`, compared with
 # {glue:text}`ch4d_central_variance` for the centralised draw and {glue:text}`ch4d_coins_variance` for coins. This is stratified sampling with the
 # clients as strata and proportional allocation.
@@ -550,7 +550,7 @@ table(set_formulas_of_table(designs))
 #
 # - Lemma 3 is right. Eq. 6.11 puts a whole sample's chance where that of one draw belongs, and at the paper's settings all its variances are negative.
 # - No unbiased design that is blind to the gradients has less noise than SRS for all gradients. So Theorem 3 can only hold with equality.
-# - Weights by what was drawn, and a fixed share of each client, give the pooled gradient with less noise than a centralised draw.
+# - Weights by what was drawn, or a fixed share of each client, give the pooled gradient. A fixed share has less noise than a centralised draw where the clients' mean gradients differ enough ({prf:ref}`lem-strata`).
 #
 # ## Exercises
 #

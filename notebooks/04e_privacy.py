@@ -215,7 +215,7 @@ soft = {j: composed(float(alpha), M, j, 1e-5) for j in range(1, 100)}
 #
 # ### What does an epsilon of 30 mean?
 #
-# An epsilon of 30 means that the size can be read off. Suppose the server guesses a client's most frequent report, and breaks ties by lot. If all sizes are equally plausible beforehand, no guess is better, because the likelihood of a size grows with the number of reports that equal it. Before you read on: after how many reports is the guess
+# An epsilon of 30, or ten reports, means that the best guess at the size is right with a probability of {glue:text}`ch4e_attack_10:.0f` %. Suppose the server guesses a client's most frequent report, and breaks ties by lot. If all sizes are equally plausible beforehand, no guess is better, because the likelihood of a size grows with the number of reports that equal it. Before you read on: after how many reports is the guess
 # right with a probability of 90 %?
 #
 # ```{prf:lemma} Reading a size off its reports
@@ -328,7 +328,7 @@ table(ch04e.tabulate_costs(attack, soft, one))
 #
 # The busiest of the 100 clients pays more. The counts of one round are negatively associated, so
 # the expected maximum lies between that of independent counts and the union bound, {glue:text}`ch4e_low:.2f` to {glue:text}`ch4e_high:.2f` times, and $\epsilon$ between
-# {glue:text}`ch4e_low_epsilon:.0f` and {glue:text}`ch4e_high_epsilon:.0f`. FedSTaS does not draw uniformly, and there a client that is alone in its stratum takes part in every round.
+# {glue:text}`ch4e_low_epsilon:.0f` and {glue:text}`ch4e_high_epsilon:.0f`. FedSTaS does not draw uniformly, and there a client that is alone in its stratum takes part in every round, if every stratum gets a draw.
 #
 # :::{admonition} Verdict on the guarantee: fails
 # :class: verdict
@@ -397,7 +397,7 @@ expect("Verdict on privacy of clients' data: fails", leaks == "fails")
 #
 # ## What else leaves a client?
 #
-# Gradients, norms and models leave the client as they are, because only the size is randomised. There is also a second way to the size. At the rate $p$ a participant
+# Gradients, norms and models leave the client without noise, because only the size is randomised. There is also a second way to the size. At the rate $p$ a participant
 # draws no example with probability $(1-p)^{n_k}$, and then it returns the very model that it was sent:
 
 # %%

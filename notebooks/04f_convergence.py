@@ -17,10 +17,10 @@
 # :needs: gradient descent; what an unbiased design is
 # ```
 #
-# A biased design leads to a point beside the optimum, however long one trains, and every unbiased design with independent draws reaches the optimum at the rate $1/T$. At the end you will know
+# FedSTaS's biased draws lead to a point beside the optimum, however long one trains. Unbiased, independent draws reach the optimum of a strongly convex objective at the rate $1/T$, if clients take one local step and the steps decrease. At the end you will know
 # - why the printed convergence bound contradicts itself, and where the biased draws end;
 # - a corrected theorem with its proof, and the rate that is measured;
-# - when clustered sampling's error is below that of MD, and when only its variance is.
+# - when clustered sampling's error is at most that of MD, and when only its variance is.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -184,7 +184,7 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 #
 # ## What can be proved instead?
 #
-# Every unbiased design with independent draws converges like $1/T$. The setting is as follows. Let $F = \sum_k \omega_k F_k$ with convex, $L$-smooth $F_k$ and
+# Every unbiased design with independent draws converges like $1/T$, for one local step on a strongly convex objective and under decreasing steps. The setting is as follows. Let $F = \sum_k \omega_k F_k$ with convex, $L$-smooth $F_k$ and
 # $\mu$-strongly convex $F$, with minimiser $\boldsymbol w^*$. In a round each participant takes one local step with exact gradients, and the server adds weighted *updates*:
 # $\boldsymbol w_{t+1} = \boldsymbol w_t - \eta_t \hat{\boldsymbol g}_t$ with
 # $\hat{\boldsymbol g}_t = \sum_{i} \frac{\omega_{k_i}}{\nu_{k_i}} \nabla F_{k_i}(\boldsymbol w_t)$ over the draws $k_i$ of the round, where client
@@ -377,7 +377,7 @@ table(ch04f.tabulate_slopes(slopes))
 # As written the error flattens out: after the last round it is {glue:text}`ch4f_end:.1f` · 10⁻⁴, and the fixed point of these draws lies
 # {glue:text}`ch4f_beside:.1f` · 10⁻⁴ above the minimum. The errors of corrected and uniform draws fall about like $1/T$; the exact exponent of the uniform draws is {glue:text}`ch4f_exponent:.2f`. Between corrected and uniform draws the runs show no difference:
 # {glue:text}`ch4f_gap:.1f` · 10⁻⁵ on average ({glue:text}`ch4f_gap_low:.1f` to {glue:text}`ch4f_gap_high:.1f`).
-# So an unbiased design changes the constant of the rate and not its exponent.
+# So the choice among unbiased designs leaves the exponent of the rate as it is; at most it changes the constant.
 #
 # The bound lies above the exact error in every round, by a factor of {glue:text}`ch4f_tightest:.1f` to {glue:text}`ch4f_loosest:.0f` with decreasing
 # steps. With constant steps, a step four times as large has {glue:text}`ch4f_ratio:.1f` times the floor.
@@ -395,7 +395,7 @@ expect("(abstract): fails", rate == "fails", verdict=rate)
 # ## What do local steps change?
 #
 # Local steps change the target. After several local steps a client ends nearer its own optimum, so that even the *full* aggregate stops beside $\boldsymbol w^*$, unless
-# the step size goes to 0. No way of choosing clients repairs this.
+# the step size goes to 0. No unbiased way of choosing clients repairs this, because its mean is this full aggregate.
 
 
 # %%
@@ -421,7 +421,7 @@ for local in (1, 5, 20):
 # %% [markdown]
 # ## Does clustered sampling converge faster?
 #
-# On quadratic clients clustered sampling converges faster than MD; in general only the variance of its draws is smaller.
+# On quadratic clients the error of clustered sampling is never above that of MD; in general this holds only for the variance of its draws.
 #
 # ```{admonition} As written: Fraboni et al., Appendix A.2
 # :class: as-written
@@ -433,7 +433,7 @@ for local in (1, 5, 20):
 #
 # ```{prf:lemma} Less variable weights, less error
 # :label: lem-ch4f-monotone
-# Let the clients be quadratic, with any number of exact local steps and any step sizes. If two designs have the same $\mathbb E c$ and
+# Let the clients be quadratic, with any number of exact local steps and any step sizes, and let $c = (c_1, \dots, c_N)$ be the weights that a round gives to the clients' updates, drawn independently of the model. If two designs have the same $\mathbb E c$ and
 # $\mathbb E cc^\top$ of one is $\preceq$ that of the other, then so is $\mathbb E(\boldsymbol w_t - \boldsymbol w^*)(\boldsymbol w_t - \boldsymbol w^*)^\top$ in every round.
 # Clustered sampling and MD are such a pair.
 # ```

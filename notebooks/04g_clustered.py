@@ -335,8 +335,8 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 #
 # ```{prf:theorem} Theorems 3 and 4, for the figures
 # :label: thm-ch4g-fill
-# Lay the $mn_i$ end to end in any order and cut every $M$. Or let groups of mass at most $M$ start a row each, heaviest first. Then pour the
-# clients of the others into the rows from the first on, splitting a client where a row is full. Both give row sums $M$ and column sums $mn_i$. There are always at least $m$ such groups. The first has at most $n + m - 1$ entries that are not
+# Lay the $mn_i$ end to end in any order and cut every $M$. Or divide the clients into groups of mass at most $M$, of which there are always at least $m$; let the $m$ heaviest groups start a row each, and pour the
+# clients of the other groups into the rows from the first on, splitting a client where a row is full. Both ways give row sums $M$ and column sums $mn_i$. In the first way at most $n + m - 1$ entries are not
 # zero, and client $i$ stands in at most $\lfloor mp_i\rfloor + 2$ rows.
 # ```
 #
@@ -523,7 +523,7 @@ table(evidence["further"].table)
 # ## Where does it meet stratification?
 #
 # Clustered sampling is the last step of stratification, with as many strata as draws. FedSTaS's Theorem 1 claims that stratified draws vary at most as much as
-# plain random draws, apart from "negligible" terms. Among draws by size *with replacement* the order is exact for every size. Four clients show this:
+# plain random draws, apart from "negligible" terms. Among draws by size *with replacement* the order is exact for any number of clients. Four clients show this:
 
 # %%
 z = (3, 1, -1, 0)  # four equal clients in strata {1, 2} and {3, 4}

@@ -122,7 +122,7 @@ plots.set_page_style()
 #
 # ## What is on the wire?
 #
-# On the wire is what the simulation accounts, plus a fixed number of bytes for each message. The simulation counts four bytes for each parameter of a model. For a squeezed gradient it counts the levels
+# On the wire is what the simulation accounts, plus bytes that do not depend on the size of the model. The simulation counts four bytes for each parameter of a model. For a squeezed gradient it counts the levels
 # and $\lceil \log_2 d' \rceil$ bits for each code. How far is this from what a network card sees? We put a counter between five SuperNodes and the
 # SuperLink that recorded all bytes by their purpose.
 
@@ -297,10 +297,10 @@ table(ch08.tabulate_nonresponse(estimates))
 #
 # | method | how silent participants are treated | is it still unbiased? |
 # | --- | --- | --- |
-# | `fedavg`, `md`, `fedprox`, server optimisers, `power-of-choice`, `divfl`, `cyclic` | weights normalised over the respondents | as before, if at random |
+# | `fedavg`, `md`, `fedprox`, server optimisers, `power-of-choice`, `divfl`, `cyclic` | weights normalised over the respondents | as before, if at random and no client is drawn twice |
 # | `fedavg-unbiased`, `fedstas-unbiased`, without replacement too | $m_h / r_h$ within the stratum, with $r_h$ answers of $m_h$ | yes, if at random and each stratum has an answer |
 # | `strat`, `fedsts`, `fedstas` | the same | biased as before |
-# | `clustered-*` | normalised, as for `md` | no: other rows represent a row that is silent |
+# | `clustered-*` | normalised, as for `md` | yes, if at random and no client is drawn by two rows |
 # | `fedstas-least-variance` | a stratum has one draw, so the weight of a silent client goes to the others in proportion | no: other strata represent a stratum that is silent |
 # | `fedsampling`, `poisson`, `optimal-client-sampling`, `k-vib`, `cube`, `local-pivotal`, `fedvarp` | $m/r$ over the cohort | yes, if at random and anyone answers |
 # | `mifa` | not at all: the last update of a silent client counts again | biased towards the past, as before |
@@ -312,7 +312,7 @@ table(ch08.tabulate_nonresponse(estimates))
 # ## What does the server learn?
 #
 # In the private methods the server learns no true size, but it learns much else. Tests read every message of every round and look for sizes among all numbers and shapes, sample counts
-# included. Flower's own strategies weight each client by `num-examples`; ours never ask for it. Errors of a client are
+# included. Flower's own strategies weight each client by `num-examples`; the private methods never ask for it. Errors of a client are
 # sent without their text, because PyTorch's messages would name a shape. So sizes are *not sent*. What the server can *infer* is another matter.
 #
 # **An update is a gradient.** After one local step, the model that a client returns is $w_t$ less the learning rate times its gradient. So the server computes it back from the model alone, here
@@ -337,7 +337,7 @@ error = np.linalg.norm(recovered - gradients[0]) / np.linalg.norm(gradients[0])
 print(f"relative error of the recovered gradient: {error:.1e}")
 
 # %% [markdown]
-# With three steps the server gets the sum of three gradients at three points. Squeezing the gradient protects nothing, because the model tells the rest.
+# With three steps the server gets the sum of three gradients at three points. For a participant squeezing the gradient protects nothing, because its model tells the rest.
 #
 # **A gradient tells labels.** The derivative with respect to the bias of output $c$ is the mean predicted probability of class $c$ less its share among the
 # client's examples. At $w_0$ all predictions are near $1/C$. So the most negative of these $C$ numbers in the squeezed gradient names the client's most frequent label:
@@ -358,7 +358,7 @@ expect("reads off the gradients", labels > 0.7, right=labels)
 
 # %% [markdown]
 # The guess is right for {glue:text}`ch8_labels:.0f` % of {glue:text}`ch8_n` clients, against {glue:text}`ch8_chance:.0f` % by chance. The method `target` needs an oracle for the labels, but the server
-# reads off the gradients that it needs for its strata what the oracle would say.
+# reads off the gradients that it needs for its strata what the oracle would say of most clients.
 #
 # **Randomness that the server knows protects nothing.** The simulation draws private reports from streams of the public seed. Whoever knows the seed
 # knows which answers are true. We play the server, and replay each client's stream:
@@ -385,7 +385,7 @@ assert all(correct)
 # **A privacy loss that the server may set protects nothing either.** A server that asks for a report with $\alpha = 1$ asks for the true size. So each node has a configuration of its
 # own: `epsilon`, `size-cap`, `memoised`, and the largest number of `reports` that it gives in a run. It computes $\alpha$ itself. It refuses a question that
 # names another $\alpha$, or that asks for one report more. With an `epsilon` it never tells its size, whatever method the run names; without one it gives no reports.
-# It does tell gradients, their norms and losses. They are means over its examples, so they would be the same if each example were there twice. This hides the size and
+# It does tell gradients, their norms and losses. They are means over its examples, so they would be the same if each example were there twice. So they do not state the size, but they hide
 # nothing else.
 #
 # **Side channels remain.** Flower reports with each answer how long the client worked, and this time grows with its size once a batch is not full. A client without
@@ -416,7 +416,7 @@ assert all(correct)
 # ## What we learned
 #
 # - The designs run unchanged on real processes. Only the view is new: it asks in messages, and the runs equal the simulation's.
-# - The simulation accounts the bytes of the algorithm. Flower adds a fixed number of bytes for each message, whatever the model.
+# - The simulation accounts the bytes of the algorithm. Flower adds bytes for each message, for each second of waiting and once for the app, and none of this grows with the model.
 # - Silence after the draw changes the estimator. The factor $m_h/r_h$ keeps it unbiased if clients are silent at random. If silence depends on the update, no weights that
 #   the server knows repair it.
 # - Sending no size does not mean that nothing is learned: gradients, labels and running times tell much.
