@@ -265,18 +265,21 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         {key: gain[name] for key, gain in gains.items()} for name in ("Algorithm 2", "Algorithm 1")
     )
     seeds = {len(loss_below_md(each, m)) for each in settings.values() for m in ALGORITHM}
+    frame = settings["_most"].runs("md", "clustered-similarity")
+    ends = tables.pivot_seeds(frame, "train_loss", rolling_window(frame)).mean()
     words = {name: ledger.decide_by_id(f"clustered-{name}")[1].verdict for name in CLAIMS}
     with_data = {name: word for name, word in words.items() if word not in ("no-data", "pending")}
     holds = {
         "similar": min(gain.low for gain in similar.values()) > 0,
         "open": all(gain.low < 0 < gain.high for gain in sizes.values()) and seeds == {5},
+        "guess": ends["clustered-similarity"] < np.log(10) < ends["md"],
         "two": with_data == {"fig-2": "undecided", "fig-6-sizes": "undecided"},
     }
     intervals = {f"similar{key}": gain for key, gain in similar.items()}
     intervals |= {f"sizes{key}": gain for key, gain in sizes.items()}
-    return {
-        f"colour_{k}": statistics.format_interval(*v, ".2f") for k, v in intervals.items()
-    }, holds
+    numbers = {f"colour_{k}": statistics.format_interval(*v, ".2f") for k, v in intervals.items()}
+    numbers |= {f"colour_end_{name.replace('-', '_')}": f"{end:.2f}" for name, end in ends.items()}
+    return numbers, holds
 
 
 def draw_gains() -> Figure:
