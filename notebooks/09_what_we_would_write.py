@@ -502,7 +502,7 @@ expect(
 #
 # ## Does the model become more accurate?
 #
-# With ten of a hundred heterogeneous clients the model becomes more accurate than with MD on MNIST and Fashion-MNIST, and hardly more accurate than with clustered sampling. With five participants no difference is significant. We compared in two ways: after 99
+# With ten of a hundred heterogeneous clients the model becomes more accurate than with MD on MNIST and Fashion-MNIST, and hardly more accurate than with clustered sampling. With five participants we cannot tell it from MD. We compared in two ways: after 99
 # rounds at the preprint's learning rate of 0.01, and with a learning rate tuned for each method at equal megabytes.
 
 

@@ -265,7 +265,7 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 #
 # (which-tune)=
 #
-# **1. Have you tuned the learning rate, for the averaged model and at the number of participants that you will ask?** Try 0.1, 0.3 and 1, constant and falling by a cosine, and extend the grid while the best rate lies at its end. Tune again for the design that you take, since in our runs each had its own rate. Tuning costs a run for each rate, which our megabytes leave out.
+# **1. Have you tuned the learning rate, for the averaged model and at the number of participants that you will ask?** Try 0.1, 0.3 and 1, constant and falling by a cosine, and extend the grid while the best rate lies at its end. Tune again for the design that you take, since in our runs each had its own rate. Each rate costs a run, which our megabytes leave out.
 #
 # (which-average)=
 #
@@ -276,13 +276,13 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # (which-ask)=
 #
 # **3. Can each client answer one question before the first round, and is the server allowed to see the answer?** If not, take MD, or clustered sampling by similarity if the server may see single updates. *Clustered by similarity* asks for nothing, and is within half a point of MD at the end on seven of the eight tasks. It saves at most a quarter of the bytes on Fashion-MNIST and none that we can see elsewhere,
-# if everybody answers. *HiCS-FL*, which groups clients by their last layers' updates, is ahead on newsgroups and far behind on CIFAR-10 features at 0.01 and on Fashion-MNIST.
+# if everybody answers. *HiCS-FL*, which groups clients by last layers, is ahead on newsgroups and far behind on CIFAR-10 features at 0.01 and on Fashion-MNIST.
 #
 # (which-unlike)=
 #
 # **4. Does a round of MD miss whole classes?** If so, take strata of least variance, for 256 bytes a client, once. Clients must be able to make the first model from a seed, or else each must download it first. Label counts with Laplace noise ($\varepsilon = 1$ for one example) do as well as the sketch where everybody answers.
 # Ten of a hundred clients missed a class or more at concentration 0.01. With fifty of them at 0.1 the strata cost bytes on CIFAR-10 features, {glue:text}`ch10_second_many_ratio` times those of MD, which may draw a client twice and sends less then.
-# Where the line is we have not measured. If the clients are similar or many, or if you cannot tell, take MD.
+# Where the line is we have not measured. If clients are similar or many, or you cannot tell, take MD.
 #
 # The names for `--method` of `fedstas run`: `md`, `fedstas-least-variance`, `clustered-similarity`, and `"fedstas-least-variance features=labels epsilon=1"`. {doc}`10b_own_loop` puts a design into your own training loop, and {doc}`10a_own_data` runs the
 # simulator on your own data.
