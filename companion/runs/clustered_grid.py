@@ -31,7 +31,7 @@ AROUND = {  # values other than those of CENTRE, tried one at a time
 PARTICIPANTS = {10: 5, 500: 50}  # clients per round, by the number of clients
 MEASURES = ("L2", "L1")  # of similarity, other than the default, the angle
 RATES = (0.001, 0.005, 0.01, 0.05, 0.1)  # learning rates, of which `rates` tries all
-ROUNDS = {10: 2, 500: 0.5}  # factors of the number of rounds, by the number of local steps
+ROUND_FACTORS = {10: 2, 500: 0.5}  # of the number of rounds, by the number of local steps
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,13 @@ class DataSetting:
     Args:
         task: the data set.
         total: the number of examples of all clients together.
-        rounds, eval_every: of a run, before the factor of `ROUNDS`.
+        rounds, eval_every: of a run, before the factor of `round_factors`.
         lr: the learning rate.
         changed_lr: the learning rate where one setting is changed, by that setting's name and value.
         centre: settings that replace those of `CENTRE`.
         network: the network, "" for the task's usual one.
-        eval_rounds: rounds that are evaluated besides each `eval_every`-th.
+        eval_rounds: rounds that are evaluated besides each `eval_every`-th, before that factor.
+        round_factors: factors of the number of rounds, by the number of local steps where that is changed.
         average: beta of the average of the server's models, or None.
     """
 
@@ -59,6 +60,7 @@ class DataSetting:
     centre: dict = field(default_factory=dict)
     network: str = ""
     eval_rounds: tuple[int, ...] = ()
+    round_factors: dict = field(default_factory=lambda: ROUND_FACTORS)
     average: float | None = None
 
     def run(self, changed: dict, method: str, seed: int, **local) -> Run:
@@ -75,7 +77,7 @@ class DataSetting:
         lr = next((self.changed_lr[k] for k in changed.items() if k in self.changed_lr), self.lr)
         steps, clients = settings.pop("steps"), settings["clients"]
         regularisation = {"prox": prox} if (prox := settings.pop("prox")) else {}
-        factor = ROUNDS.get(changed.get("steps", 0), 1)
+        factor = self.round_factors.get(changed.get("steps", 0), 1)
         return Run(
             self.task,
             "dirichlet_fixed_size",
@@ -86,7 +88,7 @@ class DataSetting:
             overrides={"steps": steps, "batch": 50, "lr": lr} | regularisation | local,
             rounds=round(factor * self.rounds),
             eval_every=max(1, int(factor * self.eval_every)),
-            eval_rounds=self.eval_rounds,
+            eval_rounds=tuple(round(factor * t) for t in self.eval_rounds),
             average=self.average,
             **settings,
         )
@@ -132,6 +134,7 @@ CIFAR10_SHORT = DataSetting(
     centre={"steps": 20},
     network=DROPOUT,
     eval_rounds=(84, 88, 92, 96),
+    round_factors={2: 2, 100: 0.5},
     average=0.9,
 )
 DIGITS = DataSetting(
@@ -213,6 +216,45 @@ def figure_2(
     return sweep_runs
 
 
+def reduced_length(data: DataSetting, beside: str) -> Callable[[str], list[Run]]:
+    """Return the sweep of a reduced length: Fig. 2, and what else the paper changes, five seeds.
+
+    The local steps are a fifth of those of `AROUND`. A regularisation other than 0.1 is tried with MD sampling alone, as
+    Appendix D.5 chooses it. The profiles `laptop` and `quick` have Fig. 2 only.
+
+    Args:
+        data: the data set and its settings.
+        beside: a design that is compared with the paper's schemes in Fig. 2.
+    """
+    fig_2 = figure_2(data, laptop=(0.01,), designs=(*SCHEMES, beside))
+
+    def sweep_runs(profile: str) -> list[Run]:
+        """Return the runs of a profile."""
+        if profile != "paper":
+            return fig_2(profile)
+        values = {
+            "prox": (0.1,),
+            "clients_per_round": AROUND["clients_per_round"],
+            "steps": tuple(n // 5 for n in AROUND["steps"]),
+        }
+        _, *changed = changes(values)
+        further_prox = [{"prox": mu} for mu in AROUND["prox"] if mu not in values["prox"]]
+        return [
+            *fig_2(profile),
+            *(
+                run
+                for seed in range(5)
+                for run in (
+                    *(data.run(change, m, seed) for change in changed for m in SCHEMES),
+                    *(data.run({}, SCHEMES[-1], seed, measure=each) for each in MEASURES),
+                    *(data.run(change, "md", seed) for change in further_prox),
+                )
+            ),
+        ]
+
+    return sweep_runs
+
+
 def rates(data: DataSetting, values: dict[str, tuple]) -> Callable[[str], list[Run]]:
     """Return the sweep by which learning rates are chosen, as in the paper: MD sampling with each rate, one seed.
 
@@ -236,11 +278,8 @@ SWEEPS = {
     "clustered-mnist": around(MNIST),
     "clustered-mnist-rates": rates(MNIST, AROUND),
     "clustered-cifar10": around(CIFAR10, laptop=replace(CIFAR10, rounds=3, eval_every=3)),
-    # Between the profiles laptop and paper: Fig. 2 at a reduced length; and beside the paper's schemes the design that
-    # chapter 10 recommends.
-    "clustered-cifar10-short": figure_2(
-        CIFAR10_SHORT, laptop=(0.01,), designs=(*SCHEMES, "fedstas-least-variance")
-    ),
+    # Between the profiles laptop and paper; and beside the paper's schemes the design that chapter 10 recommends.
+    "clustered-cifar10-short": reduced_length(CIFAR10_SHORT, beside="fedstas-least-variance"),
     "clustered-cifar10-short-rates": rates(CIFAR10_SHORT, {}),
     "clustered-coarse10": figure_2(COARSE),
     "clustered-coarse10-rates": rates(COARSE, {"concentration": AROUND["concentration"]}),
