@@ -199,15 +199,18 @@ def _on_words(network: str, method: str, seed: int, overrides: dict) -> Run:
     return Run("newsgroups-words", "natural", 0.01, method, seed, local, **shape)
 
 
-def _on_titles(seed: int, network: str = "") -> list[Run]:
-    """Return runs of all methods on titles of Reuters, dealt to 100 clients by log-normal sizes."""
+def _on_titles(method: str, seed: int, overrides: dict, network: str = "", **changed) -> Run:
+    """Return a run on titles of Reuters, dealt to 100 clients by log-normal sizes; `changed` are fields of `Run`."""
+    local = {"steps": 5, "lr": LR[network]} | overrides
+    shape = {"rounds": 30, "eval_every": 5, "sigma": USUAL_SIGMA, "network": network} | changed
+    return Run("reuters-titles", "lognormal", 0.01, method, seed, local, **shape)
+
+
+def _titles_table(seed: int, network: str = "") -> list[Run]:
+    """Return runs of all methods of the slides' table on titles of Reuters."""
     servers = {m: SERVER[network, m] for m in FEDOPT}
-    local = {"steps": 5, "lr": LR[network]}
-    shape = {"rounds": 30, "eval_every": 5, "sigma": USUAL_SIGMA, "network": network}
-    return [
-        Run("reuters-titles", "lognormal", 0.01, m, seed, local | o, **shape)
-        for m, o in _text_arms("reuters-titles", servers)
-    ]
+    arms = _text_arms("reuters-titles", servers)
+    return [_on_titles(m, seed, o, network) for m, o in arms]
 
 
 def real_text(profile: str) -> list[Run]:
@@ -220,7 +223,7 @@ def real_text(profile: str) -> list[Run]:
         return [_on_mnist(profile, m, 0, overrides=o) for m, o in _arms("mnist")[::2]]
     runs = []
     for seed in range(5 if profile == "paper" else 1):
-        runs += _on_titles(seed)
+        runs += _titles_table(seed)
         drawn: list[tuple[str, dict]] = [
             ("md", {}),
             ("fedavg-unbiased", {}),
@@ -235,7 +238,30 @@ def titles_by_transformer(profile: str) -> list[Run]:
     if profile == "quick":
         return [_on_mnist(profile, m, 0, overrides=o) for m, o in _arms("mnist")[::2]]
     return [
-        run for s in range(5 if profile == "paper" else 1) for run in _on_titles(s, "transformer")
+        run
+        for s in range(5 if profile == "paper" else 1)
+        for run in _titles_table(s, "transformer")
+    ]
+
+
+def titles_ablations(profile: str) -> list[Run]:
+    """Return the slides' ablations on titles with the Text-CNN, without the runs of their table, five seeds.
+
+    MD sampling and the unbiased FedAvg; and the least and the largest spread of the sizes.
+    """
+    if profile == "quick":
+        return [_on_mnist(profile, m, 0, overrides=o) for m, o in _arms("mnist")[:2]]
+    return [
+        run
+        for s in range(5 if profile == "paper" else 1)
+        for run in (
+            *(_on_titles(m, s, {}) for m in ("md", "fedavg-unbiased")),
+            *(
+                _on_titles(m, s, o, sigma=sigma)
+                for sigma in (SIGMAS[0], SIGMAS[-1])
+                for m, o in (("fedavg", {}), ("md", {}), ("fedsampling", TRUE))
+            ),
+        )
     ]
 
 
@@ -291,6 +317,7 @@ SWEEPS = {
     "fedsampling-text": real_text,
     "fedsampling-text-rates": text_rates,
     "fedsampling-text-transformer": titles_by_transformer,
+    "fedsampling-titles-ablations": titles_ablations,
     "fedsampling-topics": topics,
     "fedsampling-topics-rates": rates,
     "fedsampling-topics-ablations": topics_ablations,
