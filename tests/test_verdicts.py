@@ -868,6 +868,37 @@ def test_a_substitute_with_colour_images_decides_once_two_concentrations_have_en
     assert set(trend.table["concentration"]) >= ({"0.01", "10"} if in_colour else {"0.001", "0.1"})
 
 
+@pytest.mark.parametrize("recorded", [(10.0, 0.01, 0.001), (10.0, 0.01)])
+def test_three_concentrations_of_the_reduced_length_decide_a_trend_and_two_do_not(
+    recorded, monkeypatch
+):
+    skewed_gain = lower_loss(0.2, by_value={("concentration", 10.0): lower_loss(0)})
+
+    def runs(setting, *methods):
+        """Return runs of CIFAR-10 at the reduced length, at some of the concentrations."""
+        short = setting.sweep == "clustered-cifar10-short"
+        if not short or setting.concentration not in recorded:
+            raise experiments.MissingRuns("no-data", "not recorded")
+        return skewed_gain.frame(setting, methods)
+
+    monkeypatch.setattr(experiments.Setting, "runs", runs)
+    evidence = BY_FUNCTION["experiments_clustered.grows_with_skew"].decide(None)
+    assert evidence.verdict == ("agrees" if len(recorded) == 3 else "no-data")
+    if len(recorded) == 3:
+        assert evidence.note.endswith("Not recorded: concentration 0.1.")
+
+
+def test_a_row_on_real_text_says_how_many_seeds_are_left_out_because_fedsampling_diverged():
+    """On titles private FedSampling diverges in some seeds, on posts in none."""
+    runs = fedsampling._recorded_ends(fedsampling.REAL_TEXT)
+    titles = runs[(runs[[*fedsampling.TITLES]] == fedsampling.TITLES).all(axis=1)]
+    private = titles[titles["arm"] == fedsampling.PRIVATE]
+    lost = int(private["macro_f1"].isna().sum())
+    note = fedsampling.on_titles(None).note
+    assert lost > 0 and f"Left out are {lost} seeds in which private FedSampling diverged." in note
+    assert "Left out" not in fedsampling.on_posts(None).note
+
+
 def test_deciding_part_returns_the_part_on_which_the_verdict_depends():
     parts = [
         experiments.Judgement(word, mean, mean - 1, mean + 1, 5)

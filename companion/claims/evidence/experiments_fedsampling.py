@@ -89,6 +89,7 @@ def decide_against_rivals(
         """Judge FedSampling with private sizes against each rival, on the substitute."""
         runs = _recorded_ends(*sweeps)
         runs = runs[(runs[[*setting]] == setting).all(axis=1)]
+        lost = runs.loc[(runs["arm"] == PRIVATE) & runs[metric].isna(), "seed"].nunique()
         wide = runs.pivot_table(index="seed", columns="arm", values=metric)
         too_few = [m for m in (PRIVATE, *rivals) if m not in wide or wide[m].count() < MIN_PAIRS]
         if too_few:
@@ -110,9 +111,12 @@ def decide_against_rivals(
             columns=["against", "points", "low", "high", "verdict"],
         )
         first = next(each for each in judgements.values() if each.verdict == worst.verdict)
+        left_out = (
+            f" Left out are {lost} seeds in which private FedSampling diverged." if lost else ""
+        )
         evidence = worst.evidence(
             f"{NOT_HERE} on {place} instead, points of {METRIC_NAMES[metric]} above the strongest rival, {worst.seeds} "
-            f"paired runs.{first.why_undecided}",
+            f"paired runs.{left_out}{first.why_undecided}",
             table.round(2),
         )
         return replace(evidence, verdict="no-data", substitute=worst.verdict)
