@@ -176,6 +176,7 @@ def run(
         clients=clients,
         seed=seed,
         users=data.users,
+        kept=data.kept,
         test_users=data.test_users,
         sizes=sizes,
     )
@@ -377,7 +378,9 @@ def variance(
     arguments |= {"method": trained, "device": device}
     tables = []
     for seed in tqdm(range(check_int("seeds", seeds, 1)), "variance", unit="seed"):
-        federation = make_partition(data.train_y, clients=clients, seed=seed, users=data.users)
+        federation = make_partition(
+            data.train_y, clients=clients, seed=seed, users=data.users, kept=data.kept
+        )
         state = one_round.state_after(data, federation, seed=seed, **arguments)
         rows = one_round.table(state, compared, draws=draws, seed=seed, drop=drop)
         tables.append(rows.assign(seed=seed))

@@ -19,7 +19,8 @@ from types import ModuleType
 from fedstas import config
 from fedstas.errors import Diverged, InputError
 
-FILE = re.compile(r"(.+\.py)(?::(\w+))?")
+# A name may end in "-validation", as that of a task does (`tasks.hold_out`).
+FILE = re.compile(r"(.+\.py)(?::(\w+(?:-validation)?))?")
 # Files that name the client of each example.
 TABLE = re.compile(r"(.+\.(?:npy|json))|(.+\.csv):(.+)")
 # Classes that this process has loaded from the user's files, by name and SHA-256 of the file.

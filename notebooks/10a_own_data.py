@@ -342,14 +342,17 @@ for attempt in (
 # %% [markdown]
 # ## How do you compare designs fairly?
 #
-# Tune every design, and compare all of them at equal cost. For your own files `fedstas arena` does so by the protocol of the book's first comparison ({doc}`/protocol`), which judges last models; that of the second one, which judges
-# averages, takes only the tasks that the package names. Start from `examples/own/my_protocol.yml`. In a setting name your `task`, `partition` and `network`, and say how many `clients` there are. Set `rounds`, and `megabytes` to what so many
-# rounds send. The dry run says how many runs the comparison takes:
+# Tune every design, and compare all of them at equal cost. `fedstas arena --edition 2` does so for your own files by the protocol of the book's second comparison ({doc}`/comparison`): it tunes each design's learning rate and schedule
+# on a tenth of your training examples, judges averages of the server's models, and says how many of MD sampling's megabytes a design needs to reach the same accuracy. Start from `examples/own/my_comparison.yml`. In a setting name your `task`,
+# `partition` and `network`, say how many `clients` there are, and set `rounds`. The dry run says how many runs the tuning takes:
 #
 # ```bash
-# fedstas arena my_design.py --file my_protocol.yml --setting mine --dry-run
-# fedstas arena my_design.py --file my_protocol.yml --setting mine
+# fedstas arena my_design.py --edition 2 --file my_comparison.yml --setting mine --dry-run
+# fedstas arena my_design.py --edition 2 --file my_comparison.yml --setting mine
 # ```
+#
+# With your design in the command, it is compared with MD sampling alone; without it, all designs of the file are compared. If you deploy last models, use
+# `examples/own/my_protocol.yml` and leave out `--edition 2`: that is the protocol of the first comparison ({doc}`/protocol`).
 #
 # ## What are the limits?
 #

@@ -156,6 +156,25 @@ def test_recorded_runs_are_not_trained_again_and_missing_ones_are_listed(recorde
     assert "least-variance" in comparison.format_report(setting, runs)
 
 
+@pytest.mark.parametrize("low, shown", [(0.5, True), (-0.1, False)])
+def test_a_share_of_the_headroom_is_reported_only_where_there_is_headroom(
+    low, shown, recorded, monkeypatch
+):
+    setting, runs, _ = recorded
+    shares = pd.DataFrame(
+        [
+            ("average", arm, 2.0, low, 3.0, share)
+            for arm, share in ((comparison.ALL_CLIENTS, 1.0), ("least-variance", 0.37))
+        ],
+        columns=["model", "arm", "headroom", "low", "high", "share"],
+    )
+    monkeypatch.setattr(comparison, "headroom", lambda table, reference: shares)
+    report = comparison.format_report(setting, runs).splitlines()
+    (row,) = [line for line in report if line.endswith("0.37")] or [""]
+    assert bool(row) == shown
+    assert sum(f"in as many rounds: +2.0 ({low:+.1f} to +3.0)" in line for line in report) == 1
+
+
 def diverge(run):
     """Return the run as if it had diverged before it was evaluated."""
     empty = {name: values[:0] for name, values in run.columns().items()}

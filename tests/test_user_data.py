@@ -5,6 +5,7 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from test_user_code import forget_imports, hash_file, without_seconds
 
 from companion.pages import parameters
-from companion.runs import leaderboard, protocol, records, sweeps, tables
+from companion.runs import comparison, leaderboard, protocol, records, sweeps, tables
 from fedstas import cli, methods, partition, simulation, tasks, user_code, user_data
 from fedstas.errors import DataError, Diverged, InputError
 from fedstas.sim import run_file
@@ -470,6 +471,57 @@ def test_runs_of_users_files_are_recorded_ranked_and_repeated(examples_folder):
         records.rerun(name, "runs", device="cpu")
     assert sweeps.make(todo[:1], "mine", **options) == [] and len(records.identities("runs")) == 5
     assert leaderboard.rank_methods(["runs"])["federation"].nunique() == 2
+
+
+def test_clients_named_in_a_file_keep_their_examples_outside_the_validation_split(examples_folder):
+    whole, tuned = tasks.load("my_data.py"), tasks.load("my_data.py:task-validation")
+    names = np.load("my_clients.npy")
+    indices = [np.flatnonzero(names == k).tolist() for k in range(20)]
+    Path("c.json").write_text(json.dumps(indices), encoding="utf-8")
+    assert len(tuned.kept) == len(whole.train_x) == len(tuned.train_x) + len(tuned.test_x)
+    torch.testing.assert_close(tuned.train_x, whole.train_x[tuned.kept])
+    for file in ("my_clients.npy", "c.json"):
+        federation = partition.make(file, tuned.train_y, clients=20, kept=tuned.kept)
+        for client, shard in enumerate(federation.shards):
+            own = whole.train_x[tuned.kept & (names == client)]
+            torch.testing.assert_close(tuned.train_x[shard], own)
+    counts = federation.label_counts.sum(0)
+    assert counts.tolist() == torch.bincount(tuned.train_y).tolist()
+    names[:] = 0
+    names[np.flatnonzero(~tuned.kept)[0]] = 1
+    np.save("c.npy", names)
+    message = r"of client 1 of c.npy all examples, here 1, are in the validation split"
+    with pytest.raises(InputError, match=message):
+        partition.make("c.npy", tuned.train_y, kept=tuned.kept)
+    with pytest.raises(
+        InputError, match=r"c.npy names the clients of 456 examples, and there are 410"
+    ):
+        partition.make("c.npy", tuned.train_y)
+
+
+def test_designs_are_compared_by_averaged_models_on_users_files(examples_folder):
+    setting = comparison.read("my_comparison.yml")["mine"]
+    assert setting.task == "my_data.py:task" and setting.network == "my_network.py"
+    setting = replace(setting, rounds=4, rates=(0.1, 0.3, 0.9), schedules=("constant",))
+    setting = protocol.add_arm(setting, "my_design.py")
+    options = {"folder": "runs", "device": "cpu", "progress": False}
+    assert comparison.carry_out(setting, **options) == []
+    recorded = comparison.load_runs(["runs"])
+    assert {run.identity["task"] for run in recorded} == {
+        "my_data.py:task",
+        "my_data.py:task-validation",
+    }
+    outcomes = comparison.outcomes(setting, recorded)
+    arms = {"md", "least-variance", "all clients", "my_design.py:Rooted"}
+    assert set(outcomes["arm"]) == arms and set(outcomes["seed"]) == {0, 1, 2}
+    assert comparison.missing(setting, recorded) == {}
+    assert comparison.carry_out(setting, **options) == []
+    assert len(comparison.load_runs(["runs"])) == len(recorded)  # nothing is run again
+    on_validation = next(run for run in recorded if run.identity["task"].endswith("-validation"))
+    repeated = records.rerun(on_validation.run, "runs", device="cpu")
+    pd.testing.assert_frame_equal(
+        without_seconds(repeated.frame), without_seconds(on_validation.frame())
+    )
 
 
 def test_a_changed_partition_or_task_changes_the_identity_of_a_run(examples_folder):

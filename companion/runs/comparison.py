@@ -20,9 +20,9 @@ import yaml
 from companion.runs import protocol, records, statistics, sweeps, tables
 from companion.runs.protocol import Arm
 from companion.runs.sweeps import Run
-from fedstas import methods
+from fedstas import methods, user_code
 from fedstas.errors import DataError, InputError, check_choice, check_float, check_int
-from fedstas.sim import partition, simulation, tasks
+from fedstas.sim import simulation, tasks
 
 FILE = protocol.ROOT / "book" / "comparison.yml"
 SWEEP = "comparison"
@@ -51,6 +51,7 @@ class Setting(protocol.BaseSetting):
 
     schedules: tuple[str, ...]
     average: float
+    network: str = ""
     drop: float = 0.0
     remedy: str = simulation.REMEDIES[0]
     family: str = "planned"
@@ -88,6 +89,7 @@ class Setting(protocol.BaseSetting):
             eval_every=self.rounds if tuning else self.evaluate_every,
             eval_rounds=tuple(t for window in windows for t in window),
             average=self.average,
+            network=self.network,
             initial_model="seed",
             drop=self.drop,
             remedy=self.remedy if self.drop else simulation.REMEDIES[0],
@@ -99,7 +101,7 @@ class Setting(protocol.BaseSetting):
 
 _LISTS = {"rates": check_float, "tuning_seeds": check_int, "evaluation_seeds": check_int}
 _WHOLE = ("clients", "clients_per_round", "rounds", "evaluate_every")
-_OPTIONAL = ("concentration", "drop", "remedy", "family")
+_OPTIONAL = ("concentration", "network", "drop", "remedy", "family")
 _KEYS = ("title", "task", "partition", *_WHOLE, *_LISTS, "schedules", "reference", "min_effect")
 
 
@@ -153,8 +155,10 @@ def _read_setting(name: str, arms: dict[str, Arm], entry: dict) -> Setting:
             f"setting {name} is evaluated on the validation split of its tuning: name the task "
             f"{entry['task'].removesuffix(tasks.VALIDATION)}"
         )
-    check_choice("task", entry["task"], tasks.names())
-    check_choice("partition", entry["partition"], partition.names())
+    protocol.check_data(name, entry)
+    # The validation split is named FILE.py:FUNCTION-validation.
+    if (file := user_code.FILE.fullmatch(entry["task"])) and file[2] is None:
+        entry["task"] += ":task"
     simulation.check_average(entry["average"])
     simulation.check_drop(entry.get("drop", 0.0), entry.get("remedy", simulation.REMEDIES[0]))
     entry["schedules"] = tuple(entry["schedules"])
@@ -178,7 +182,9 @@ def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: boo
         and received so far), and those of `History.frame`.
     """
     seeds = setting.tuning_seeds if tuning else setting.evaluation_seeds
-    task = setting.task + (tasks.VALIDATION if tuning else "")
+    # As records name the files of a task or partition that is not the package's.
+    task = user_code.without_folders(setting.task, "task") + (tasks.VALIDATION if tuning else "")
+    where = (task, Path(setting.partition).name, setting.clients)
     arms: dict[str, list[Arm]] = {}
     for arm in setting.arms:
         arms.setdefault(methods.get(arm.method, **dict(arm.settings)).name, []).append(arm)
@@ -188,7 +194,7 @@ def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: boo
         identity = run.identity
         recipe = identity["partition"]
         place = (identity["task"], recipe["name"], identity["clients"])
-        if place != (task, setting.partition, setting.clients) or identity["seed"] not in seeds:
+        if place != where or identity["seed"] not in seeds:
             continue
         if recipe.get("concentration") not in (None, setting.concentration):
             continue
@@ -538,7 +544,10 @@ def missing(setting: Setting, recorded: list[records.Record]) -> dict[str, list[
 
 
 def format_report(setting: Setting, recorded: list[records.Record]) -> str:
-    """Format a setting as text: each arm's candidate, averaged and raw accuracy, ratio of bytes, and share of headroom."""
+    """Format a setting as text: each arm's candidate, averaged and raw accuracy, ratio of bytes, and share of headroom.
+
+    Where the interval of the headroom contains zero, there is nothing to have a share of, and none is shown.
+    """
     table = outcomes(setting, recorded)
     if not len(table):
         return f"{setting.title}: of {setting.reference}, which all are compared with, nothing is recorded"
@@ -556,7 +565,7 @@ def format_report(setting: Setting, recorded: list[records.Record]) -> str:
     for model in MODELS:
         part = means.loc[model].sort_values("large", ascending=False)
         lines.append(
-            f"{model} models{'':24s}lr  schedule seeds  accuracy, points          bytes to the goal   share"
+            f"{model} models{'':24s}lr  schedule seeds  accuracy, points          bytes to the goal           share of headroom"
         )
         for arm, row in part.iterrows():
             cell = f"{row['large']:5.1f}"
@@ -567,9 +576,14 @@ def format_report(setting: Setting, recorded: list[records.Record]) -> str:
                 cell += f"  {points['mean']:+.1f} ({points['low']:+.1f} to {points['high']:+.1f})"
                 ratio = f"{saved['mean']:.2f} ({saved['low']:.2f} to {saved['high']:.2f})"
                 ratio += "" if saved["reached"] == saved["seeds"] else " or more"
-            if (model, arm) in shares.index:
+            if (model, arm) in shares.index and shares.loc[(model, arm), "low"] > 0:
                 share = f"{shares.loc[(model, arm), 'share']:.2f}"
+            text = f"  {arm:28s}{row['lr']:6g}  {row['schedule']:8s} {row['seeds']:4d}  {cell:24s}  {ratio:27s} {share}"
+            lines.append(text.rstrip())
+        if (model, ALL_CLIENTS) in shares.index:
+            room = shares.loc[(model, ALL_CLIENTS)]
             lines.append(
-                f"  {arm:28s}{row['lr']:6g}  {row['schedule']:8s} {row['seeds']:4d}  {cell:24s}  {ratio:26s}{share}"
+                f"  headroom, the points that all clients gain in as many rounds: {room['headroom']:+.1f} "
+                f"({room['low']:+.1f} to {room['high']:+.1f})"
             )
     return "\n".join(lines)

@@ -181,11 +181,7 @@ def _read_setting(name: str, arms_of_file: dict[str, Arm], entry: dict) -> Setti
     arms, longer = entry.pop("arms", None) or arms_of_file, entry.pop("longer", None) or {}
     for arm in arms:
         check_choice(f"arm of setting {name}", arm, arms_of_file)
-    if not user_code.TABLE.fullmatch(str(entry["partition"])):
-        check_choice("partition", entry["partition"], partition.names())
-    if not user_code.FILE.fullmatch(str(entry["task"])):
-        check_choice("task", entry["task"], tasks.names())
-    _check_concentration(name, entry)
+    check_data(name, entry)
     chosen = tuple(arms_of_file[arm] for arm in arms)
     check_choice(f"reference of setting {name}", entry["reference"], [arm.name for arm in chosen])
     for key in ("tuning_seeds", "evaluation_seeds"):
@@ -207,8 +203,15 @@ def _read_setting(name: str, arms_of_file: dict[str, Arm], entry: dict) -> Setti
     return Setting(name=name, arms=chosen, longer=longer, **entry)
 
 
-def _check_concentration(name: str, entry: dict) -> None:
-    """Refuse a Dirichlet partition without a concentration, and a concentration of another partition."""
+def check_data(name: str, entry: dict) -> None:
+    """Check the task and the partition of a setting, which may be a user's files.
+
+    Refused are a Dirichlet partition without a concentration, and a concentration of another partition, too.
+    """
+    if not user_code.TABLE.fullmatch(str(entry["partition"])):
+        check_choice("partition", entry["partition"], partition.names())
+    if not user_code.FILE.fullmatch(str(entry["task"])):
+        check_choice("task", entry["task"], tasks.names())
     dirichlet = entry["partition"] in ("dirichlet", "dirichlet_fixed_size")
     if dirichlet and "concentration" not in entry:
         raise InputError(f"setting {name} lacks concentration")

@@ -234,7 +234,7 @@ def _loaded(name: str, device: str, sha: str):
 def _federation(task: str, device: str, kind: str, settings: tuple, shas: tuple):
     """Partition a task's data; `shas`, of users' files, make a changed file another entry of the cache."""
     data = load_task(task, device)
-    return partition.make(kind, data.train_y, users=data.users, **dict(settings))
+    return partition.make(kind, data.train_y, users=data.users, kept=data.kept, **dict(settings))
 
 
 def _prepare(run: Run, device: str):

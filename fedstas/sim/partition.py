@@ -397,7 +397,11 @@ _PARTITIONS = {function.__name__: function for function in _ALL}
 
 
 def load_partition(
-    spec: str, labels: np.ndarray, clients: int | None = None, sizes: str = ""
+    spec: str,
+    labels: np.ndarray,
+    clients: int | None = None,
+    sizes: str = "",
+    kept: np.ndarray | None = None,
 ) -> Federation:
     """Make the federation of a file that names the client of each training example, in their order.
 
@@ -407,7 +411,11 @@ def load_partition(
         labels: int [n].
         clients: None, or the number of clients that the file must name.
         sizes: must be empty, since the file determines the sizes.
+        kept: which of the file's examples have the labels, bool [N]; None if they are all.
     """
+    if kept is not None:
+        placeholders = np.zeros(len(kept), dtype=np.int64)
+        return _keep(load_partition(spec, placeholders, clients, sizes), kept, labels)
     # Either FILE.npy or FILE.json, or FILE.csv and COLUMN: the other groups are None.
     array_or_json, table, column = user_code.TABLE.fullmatch(spec).groups()  # type: ignore[union-attr]
     path = Path(array_or_json or table)
@@ -454,6 +462,18 @@ def _load_indices(path: Path, spec: str, labels, clients: int | None, sizes: str
         return federation(labels, content, name=path.name, sha256=user_code.sha256(spec))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def _keep(whole: Federation, kept: np.ndarray, labels: np.ndarray) -> Federation:
+    """Return the federation without the examples that are not kept, bool [N]; `labels` [n] are of those that are."""
+    places = np.cumsum(kept) - 1
+    shards = [places[shard[kept[shard]]] for shard in whole.shards]
+    if empty := [k for k, shard in enumerate(shards) if not len(shard)]:
+        raise InputError(
+            f"of client {empty[0]} of {whole.recipe['name']} all examples, here {whole.sizes[empty[0]]}, are in the "
+            "validation split, a tenth of all: give it more, or join small clients"
+        )
+    return federation(labels, shards, **whole.recipe)
 
 
 def parse_sizes(sizes: str) -> list[int]:
@@ -504,6 +524,7 @@ def make(
     least: int = 0,
     shards_per_client: int = 2,
     classes_per_client: int = 2,
+    kept=None,
 ) -> Federation:
     """Make the partition of a name, with the defaults of the command line.
 
@@ -522,6 +543,7 @@ def make(
         least: of a client's examples, in `dirichlet` and `lognormal`.
         shards_per_client: of `shards`.
         classes_per_client: of `k_classes`.
+        kept: of a task to tune on, `Task.kept`, by which a file of all examples' clients is read.
     """
     labels = _check_labels(labels)
     if least and name not in ("dirichlet", "lognormal"):
@@ -529,7 +551,7 @@ def make(
             f"least is {format_value(least)}: partition {name} has no least size, only dirichlet and lognormal have one"
         )
     if user_code.TABLE.fullmatch(str(name)):
-        return load_partition(name, labels, clients, sizes)
+        return load_partition(name, labels, clients, sizes, kept)
     check_choice("partition", name, [*_PARTITIONS, *FILES])
     if clients is None:
         by_user = name == "natural" and users is not None
@@ -556,12 +578,13 @@ def make(
     return by_class(labels, clients // classes, size or min(equal, smallest), seed)
 
 
-def from_recipe(labels, recipe: dict, users=None) -> Federation:
-    """Make the federation that a recorded recipe describes; `users` int [n] for `natural`."""
+def from_recipe(labels, recipe: dict, users=None, kept=None) -> Federation:
+    """Make the federation that a recorded recipe describes; `users` int [n] for `natural`, `kept` as in `make`."""
     settings = dict(recipe)
     name = settings.pop("name", None)
     if "sha256" in settings:
-        return make(user_code.locate(name, settings["sha256"], "the clients of"), labels)
+        file = user_code.locate(name, settings["sha256"], "the clients of")
+        return make(file, labels, kept=kept)
     check_choice("partition", name, _PARTITIONS)
     settings |= {"users": users} if name == "natural" else {}
     return _PARTITIONS[name](labels, **settings)

@@ -96,6 +96,7 @@ class Task:
         vectors: of documents whose tokens have fixed vectors, these, float32 [tokens, width]; otherwise a network
             learns its own.
         source: the function of the user's that made the task.
+        kept: of a task to tune on (`hold_out`), which examples of the whole training set are its own, bool [N].
 
     Raises:
         InputError: for a network that does not fit, and for an empty document.
@@ -113,6 +114,7 @@ class Task:
     source: user_code.UserFunction | None = None
     test_users: np.ndarray | None = None
     vectors: Tensor | None = None
+    kept: np.ndarray | None = None
 
     def __post_init__(self):
         if isinstance(self.network, str) and user_code.FILE.fullmatch(self.network):
@@ -282,7 +284,8 @@ def load(
 
     if str(name).endswith(VALIDATION):
         base = str(name).removesuffix(VALIDATION)
-        check_choice("task", base, names())
+        if not user_code.FILE.fullmatch(base):
+            check_choice("task", base, names())
         return hold_out(load(base, root=root, device=device, network=network))
     if user_code.FILE.fullmatch(str(name)):
         return replace(_load_user_task(name), network=network).to(find_device(device))
@@ -360,6 +363,7 @@ def hold_out(task: Task) -> Task:
         digest=hashlib.sha256(f"{task.digest}{VALIDATION}".encode()).hexdigest(),
         users=None if task.users is None else task.users[~is_held_out],
         test_users=None,
+        kept=~is_held_out,
     )
 
 
