@@ -144,13 +144,11 @@ def test_the_sweep_of_every_printed_setting_has_five_runs_of_each_scheme():
         ]
         for place in (clustered.CIFAR, clustered.MNIST, clustered.COARSE, clustered.CIFAR_SHORT)
     }
-    changes = [
-        (p, c) for p in (clustered.CIFAR, clustered.MNIST) for c in clustered.CHANGES_IN_PAPER
-    ]
-    figure_2 = (clustered.COARSE, clustered.CIFAR_SHORT)
-    changes += [(place, {"concentration": c}) for place in figure_2 for c in clustered.SKEWS]
+    whole = (clustered.CIFAR, clustered.MNIST, clustered.CIFAR_SHORT)
+    changes = [(place, change) for place in whole for change in clustered.CHANGES_IN_PAPER]
+    changes += [(clustered.COARSE, {"concentration": c}) for c in clustered.SKEWS]
     for place, change in changes:
-        s = evidence.replace(place, **change)
+        s = evidence.replace(place, **clustered.at_length(place, change))
         for method in ("md", *clustered.ALGORITHM):
             measure = s.measure if method == "clustered-similarity" else "arccos"
             if method == "clustered-size" and "measure" in change:

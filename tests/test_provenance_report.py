@@ -49,17 +49,17 @@ SWEEPS_OF_READER |= {
     ("design_comparison", "load_untuned_gains"): _UNTUNED,
     ("design_comparison", "draw_one_round_errors"): _UNTUNED | {"one-round"},
 }
-_CIFAR, _SKEWED = {"clustered-cifar10", "clustered-mnist"}, {"clustered-coarse10"}
-SWEEPS_OF_READER |= {("clustered_figures", f"figure_{k}"): _CIFAR for k in (2, 6, 7, 8, 9, 10)}
+_CIFAR, _SHORT = {"clustered-cifar10", "clustered-mnist"}, {"clustered-cifar10-short"}
+SWEEPS_OF_READER |= {("clustered_figures", f"figure_{k}"): _CIFAR | _SHORT for k in (2, 6, 7, 10)}
+SWEEPS_OF_READER |= {("clustered_figures", f"figure_{k}"): _CIFAR for k in (8, 9)}
 SWEEPS_OF_READER |= {
-    ("clustered_figures", "draw_gains"): {"clustered-mnist"},
-    ("clustered_figures", "figure_2_colour"): _SKEWED,
+    ("clustered_figures", "draw_gains"): {"clustered-mnist"} | _SHORT,
     ("ch09", "compute_tuned_gains"): {"which-design"},
     ("clustered_figures", "local_tests"): _CIFAR,
-    ("clustered_figures", "verdicts"): _CIFAR | _SKEWED | {"clustered-cifar10-short"},
+    ("clustered_figures", "verdicts"): _CIFAR | _SHORT | {"clustered-coarse10"},
     ("fedsampling", "verdicts_table"): {
-        "imbalance",
         "fedsampling-text",
+        "fedsampling-titles-ablations",
         "fedsampling-text-transformer",
         "fedsampling-posts-text-cnn",
         "fedsampling-posts-transformer",
@@ -240,7 +240,7 @@ def test_the_number_of_displays_of_recorded_runs_in_each_chapter():
     }
     assert {stem: count for stem, count in counts.items() if count} == {
         "05_experiments": 20,
-        "06_clustered_sampling": 13,
+        "06_clustered_sampling": 12,
         "07_fedsampling": 12,
         "09_what_we_would_write": 2,
         "09b_variations": 5,

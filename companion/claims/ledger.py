@@ -153,22 +153,22 @@ def first_of_each_fact(pairs: Iterable[tuple[Claim, Evidence]]) -> list[tuple[Cl
 
 
 def substitutes_table(ids: Iterable[str]) -> pd.DataFrame:
-    """Tabulate claims that were tested on substitute data, since the paper's data cannot be obtained.
+    """Tabulate claims of which some are tested on other data than the paper's.
 
-    A row has the verdict on the substitute or, where the paper's own data are present, the verdict on those.
+    A row has the verdict and the data that it is on: the paper's, real data of the same kind, or a substitute.
 
-    Columns: claim, ours, on a substitute.
+    Columns: claim, ours, verdict.
     """
     rows = []
     for claim, evidence in map(decide_by_id, ids):
         verdict = evidence.substitute or evidence.verdict
         verdict = "not recorded yet" if verdict in ("no-data", "pending") else verdict
         is_decided = evidence.verdict not in ("no-data", "pending")
-        where = "the paper's data" if is_decided else evidence.tried_on
+        where = evidence.tried_on or ("the paper's data" if is_decided else "")
         verdict += f", on {where}" if where else ""
         ours = f"{format_ours(evidence) or '–'} {meaning(claim, evidence)}".strip()
         rows.append((claim.statement, ours, verdict))
-    return pd.DataFrame(rows, columns=["claim", "ours", "on a substitute"])
+    return pd.DataFrame(rows, columns=["claim", "ours", "verdict"])
 
 
 def format_listing(table: pd.DataFrame) -> str:

@@ -29,7 +29,7 @@ EXPERIMENT = {
     statistics.AGREES: "our runs show it",
     statistics.DIFFERS: "our runs show that it is not so",
     statistics.UNDECIDED: "our runs cannot tell",
-    "no-data": "no runs on its data are recorded",
+    "no-data": "no runs on its data, or on real data of their kind, are recorded",
     "pending": "too few runs are recorded yet",
 }
 VERDICTS = THEORY | EXPERIMENT
@@ -65,7 +65,8 @@ class Evidence:
         table: the computation, small enough to be checked by hand.
         coded: the verdict under the authors' code, where runs of it are recorded.
         substitute: the verdict on the substitute that was run, where `verdict` is `no-data`.
-        tried_on: the substitute's data set, if it could be one of several.
+        tried_on: the data set that stands in for the paper's, if it could be one of several: a substitute, or with a
+            verdict of its own real data of the same kind.
     """
 
     verdict: str

@@ -1,7 +1,7 @@
 """Figures 2 and 5 to 10 of Fraboni et al. (arXiv 2105.05883), with their panels and axes, of the recorded runs.
 
-They show CIFAR-10 where its runs are recorded, else MNIST. A panel without recorded runs names the command that
-records them.
+They show CIFAR-10 where its runs are recorded, at the paper's length or at the reduced one, else MNIST. A panel without
+recorded runs names the command that records them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from companion.claims.evidence.experiments_clustered import (
     CIFAR,
     CIFAR_SHORT,
     COARSE,
+    COHORTS,
     MNIST,
     SKEWS,
     best_prox,
@@ -44,9 +45,6 @@ from fedstas.sim import partition
 NAMES = {"md": "MD", "clustered-size": "Alg. 1", "clustered-similarity": "Alg. 2"}
 MEASURES = {f"clustered-similarity, {m}": f"Alg. 2, {m}" for m in ("L2", "L1")}
 CONCENTRATIONS = {f"concentration {c:g}": {"concentration": c} for c in SKEWS}
-COLOUR_CONCENTRATIONS = {
-    name: CONCENTRATIONS[name] for name in ("concentration 10", "concentration 0.01")
-}
 LOCAL_WORK = {
     "10 local steps, m = 10": {"steps": 10},
     "500 local steps, m = 10": {"steps": 500},
@@ -54,11 +52,12 @@ LOCAL_WORK = {
     "100 local steps, m = 20": {"clients_per_round": 20},
 }
 FEDPROX = {"FedProx, mu = 0.1": {"prox": 0.1}}
-# How the figures name the data, by task.
+BY_MEASURE = {f"measure {m}": {"measure": m} for m in clustered_grid.MEASURES}
+# How the figures name the data, by sweep.
 DATA_TITLES = {
-    "mnist": "MNIST",
-    "cifar10": "CIFAR-10",
-    "cifar100-coarse10": "ten superclasses of CIFAR-100",
+    MNIST.sweep: "MNIST",
+    CIFAR.sweep: "CIFAR-10",
+    CIFAR_SHORT.sweep: "CIFAR-10, at the reduced length",
 }
 
 
@@ -70,9 +69,7 @@ def _load_runs(data: Setting, change: dict) -> pd.DataFrame | None:
         return None
 
 
-def _find_recorded(
-    candidates: tuple[Setting, ...], settings: dict, profile: str = "paper"
-) -> tuple[Setting | None, str]:
+def _find_recorded(candidates: tuple[Setting, ...], settings: dict) -> tuple[Setting | None, str]:
     """Return the first data set with a recorded setting (None: there is none), and the note for panels without runs."""
     recorded = (
         d for d in candidates if any(_load_runs(d, c) is not None for c in settings.values())
@@ -81,7 +78,7 @@ def _find_recorded(
     sweep = (data or candidates[-1]).sweep  # the last is of data that everyone can download
     return (
         data,
-        f"Not recorded yet: `fedstas sweep {sweep}\n--profile {profile} --folder results`",
+        f"Not recorded yet: `fedstas sweep {sweep}\n--profile paper --folder results`",
     )
 
 
@@ -94,7 +91,7 @@ def _draw_note(note: str) -> Figure:
 
 def _name_data(figure: Figure, data: Setting) -> None:
     """Write above the panels on which data the runs were made."""
-    figure.suptitle(DATA_TITLES.get(data.task, data.task), fontsize="medium")
+    figure.suptitle(DATA_TITLES[data.sweep], fontsize="medium")
 
 
 def _draw_panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAMES) -> None:
@@ -113,7 +110,6 @@ def _draw_settings(
     candidates,
     metrics: list[tuple[str, bool]],
     columns: int,
-    profile: str = "paper",
 ) -> Figure:
     """Draw a panel for each setting and metric, its title naming the setting.
 
@@ -122,9 +118,8 @@ def _draw_settings(
         candidates: data sets; the first one of which the runs are recorded is drawn.
         metrics: each with whether its curves are smoothed.
         columns: of panels.
-        profile: of the sweep that a note names where nothing is recorded.
     """
-    data, note = _find_recorded(candidates, settings, profile)
+    data, note = _find_recorded(candidates, settings)
     if data is None:
         return _draw_note(note)
     panels = [(title, change, *metric) for title, change in settings.items() for metric in metrics]
@@ -147,6 +142,7 @@ def _draw_settings(
     return figure
 
 
+ALIKE_IN_STEPS = (CIFAR, CIFAR_SHORT, MNIST)  # where the local steps are not what a figure changes
 # Metrics, each with whether its curves are smoothed.
 SMOOTH, LOSS = ("train_loss", True), ("train_loss", False)
 RAW = [("client_accuracy", False), LOSS]
@@ -154,17 +150,12 @@ RAW = [("client_accuracy", False), LOSS]
 
 def figure_2() -> Figure:
     """Draw the training loss at four concentrations, as a rolling mean."""
-    return _draw_settings(CONCENTRATIONS, (CIFAR, MNIST), [SMOOTH], columns=2)
-
-
-def figure_2_colour() -> Figure:
-    """Draw figure 2 on the substitute with colour images, at the two concentrations that take hours and not a day."""
-    return _draw_settings(COLOUR_CONCENTRATIONS, (COARSE,), [SMOOTH], columns=2, profile="laptop")
+    return _draw_settings(CONCENTRATIONS, ALIKE_IN_STEPS, [SMOOTH], columns=2)
 
 
 def figure_7() -> Figure:
     """Draw accuracy and training loss as measured, two panels for each concentration."""
-    return _draw_settings(CONCENTRATIONS, (CIFAR, MNIST), RAW, columns=4)
+    return _draw_settings(CONCENTRATIONS, ALIKE_IN_STEPS, RAW, columns=4)
 
 
 def figure_8() -> Figure:
@@ -179,12 +170,12 @@ def figure_9() -> Figure:
 
 def figure_10() -> Figure:
     """Draw the training loss with FedProx, as a rolling mean on the left and as measured on the right."""
-    return _draw_settings(FEDPROX, (CIFAR, MNIST), [SMOOTH, LOSS], columns=2)
+    return _draw_settings(FEDPROX, ALIKE_IN_STEPS, [SMOOTH, LOSS], columns=2)
 
 
 def figure_6() -> Figure:
     """Draw the training loss with three measures of similarity, as a rolling mean on the left and as measured on the right."""
-    data, note = _find_recorded((CIFAR, MNIST), {"": {}})
+    data, note = _find_recorded(ALIKE_IN_STEPS, BY_MEASURE)
     frame = None if data is None else _load_runs(data, {})
     if data is None or frame is None:
         return _draw_note(note)
@@ -234,8 +225,9 @@ def figure_5(sizes, seed: int = 0) -> Figure:
     return figure
 
 
-CLAIMS = ("fig-2", "fig-2-skew", "fig-2-close", "fig-2-faster", "fig-2-smoother-loss")
-CLAIMS += ("fig-2-smoother-accuracy", "fig-6", "fig-8-steps", "fig-8-cohorts", "fig-8-more-clients")
+FIGURE_2_CLAIMS = ("fig-2", "fig-2-skew", "fig-2-close", "fig-2-faster", "fig-2-smoother-loss")
+FIGURE_2_CLAIMS += ("fig-2-smoother-accuracy",)
+CLAIMS = (*FIGURE_2_CLAIMS, "fig-6", "fig-8-steps", "fig-8-cohorts", "fig-8-more-clients")
 CLAIMS += ("fig-6-sizes", "fig-10", "d5-mu", "d5-smoother", "6-more-work", "6-never-worse")
 
 
@@ -252,66 +244,89 @@ def loss_gains(data: Setting = MNIST, **change) -> dict[str, statistics.Interval
     }
 
 
-def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
-    """Return what the page states of CIFAR-10 at the reduced length and concentrations 0.01 and 0.001.
+def _saved_rounds(data: Setting) -> dict[str, dict[float, statistics.Interval]]:
+    """Return, by algorithm and concentration, the % of the rounds that are saved on MD sampling: mean and 95 % interval."""
+    return {
+        name: {
+            c: statistics.mean_interval(100 * rounds_saved(replace(data, concentration=c), m))
+            for c in SKEWS
+        }
+        for m, name in ALGORITHM.items()
+    }
 
-    Returns:
-        by how many nats the loss of each algorithm ends below MD sampling's, with 95 % intervals; and by sentence whether
-        it holds.
-    """
-    settings = {"": CIFAR_SHORT, "_most": replace(CIFAR_SHORT, concentration=0.001)}
-    gains = {key: loss_gains(setting) for key, setting in settings.items()}
+
+def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
+    """Return what the page states of Fig. 2 on CIFAR-10 at the reduced length: numbers, and by sentence whether it holds."""
+    gains = {c: loss_gains(CIFAR_SHORT, concentration=c) for c in SKEWS}
     similar, sizes = (
-        {key: gain[name] for key, gain in gains.items()} for name in ("Algorithm 2", "Algorithm 1")
+        {c: gain[name] for c, gain in gains.items()} for name in ("Algorithm 2", "Algorithm 1")
     )
-    seeds = {len(loss_below_md(each, m)) for each in settings.values() for m in ALGORITHM}
-    frame = settings["_most"].runs("md", "clustered-similarity")
+    settings = [replace(CIFAR_SHORT, concentration=c) for c in SKEWS]
+    seeds = {len(loss_below_md(each, m)) for each in settings for m in ALGORITHM}
+    frame = replace(CIFAR_SHORT, concentration=0.001).runs("md", "clustered-similarity")
     ends = tables.pivot_seeds(frame, "train_loss", rolling_window(frame)).mean()
+    saved = _saved_rounds(CIFAR_SHORT)
+    loss_jumps, accuracy_jumps = (
+        _jump_reductions(decide, CIFAR_SHORT)
+        for decide in (smoother_loss_overall, smoother_accuracy_overall)
+    )
+    grown = _growth_of_gain(CIFAR_SHORT)
     words = {name: ledger.decide_by_id(f"clustered-{name}")[1].verdict for name in CLAIMS}
     with_data = {name: word for name, word in words.items() if word not in ("no-data", "pending")}
     holds = {
-        "similar": min(gain.low for gain in similar.values()) > 0,
+        "similar": min(similar[c].low for c in SKEWS if c != 10.0) > 0,
         "open": all(gain.low < 0 < gain.high for gain in sizes.values()) and seeds == {5},
         "guess": ends["clustered-similarity"] < np.log(10) < ends["md"],
-        "two": with_data == {"fig-2": "undecided", "fig-6-sizes": "undecided"},
+        "even": all(abs(end) < 0.03 for gain in gains[10.0].values() for end in gain[1:]),
+        "grown": grown.low > 0,
+        "near": similar[0.1].low < 0.03 < similar[0.1].high,
+        "no saving": all(saved[name][10.0] == (0, 0, 0) for name in saved),
+        "sooner": min(saved["Algorithm 2"][c].low for c in SKEWS if c != 10.0) > 0,
+        "sizes sooner": [c for c in SKEWS if saved["Algorithm 1"][c].low > 0] == [0.001],
+        "calm": loss_jumps["Algorithm 2"].low > 0 > loss_jumps["Algorithm 1"].low
+        and loss_jumps["Algorithm 1"].high > 0,
+        "accuracy": all(low < 0 < high for _, low, high in accuracy_jumps.values()),
+        "verdicts": {name: with_data.get(name) for name in FIGURE_2_CLAIMS}
+        == dict.fromkeys(FIGURE_2_CLAIMS, "undecided") | {"fig-2-faster": "differs"},
     }
-    intervals = {f"similar{key}": gain for key, gain in similar.items()}
-    intervals |= {f"sizes{key}": gain for key, gain in sizes.items()}
-    numbers = {f"colour_{k}": statistics.format_interval(*v, ".2f") for k, v in intervals.items()}
-    numbers |= {f"colour_end_{name.replace('-', '_')}": f"{end:.2f}" for name, end in ends.items()}
-    return numbers, holds
+    nats = {f"similar_{c:g}": similar[c] for c in SKEWS} | {f"sizes_{c:g}": sizes[c] for c in SKEWS}
+    nats |= {"grown": grown}
+    shares = {f"saved_{c:g}": saved["Algorithm 2"][c] for c in SKEWS}
+    shares |= {"sizes_saved": saved["Algorithm 1"][0.001], "calm": loss_jumps["Algorithm 2"]}
+    shares |= {"calm_sizes": loss_jumps["Algorithm 1"]}
+    numbers = {k: statistics.format_interval(*v, ".2f") for k, v in nats.items()}
+    numbers |= {k: statistics.format_interval(*v, ".0f") for k, v in shares.items()}
+    numbers |= {f"end_{name.replace('-', '_')}": f"{end:.2f}" for name, end in ends.items()}
+    return {f"cifar_{k}".replace(".", ""): v for k, v in numbers.items()}, holds
 
 
 def draw_gains() -> Figure:
-    """Draw how many nats the losses of both algorithms end below MD sampling's on MNIST, with 95 % intervals: by
-    concentration, by local steps and by participants."""
-    sweeps = {
-        "concentration": {f"{c:g}": {"concentration": c} for c in SKEWS},
-        "local steps": {"10": {"steps": 10}, "100": {}, "500": {"steps": 500}},
-        "participants": {
-            "5": {"clients_per_round": 5},
-            "10": {},
-            "20": {"clients_per_round": 20},
-        },
-    }
-    figure, axes = plt.subplots(
-        1, 3, figsize=(plots.WIDE, 2.6), sharey=True, width_ratios=(4, 3, 3)
-    )
-    for ax, (title, settings) in zip(axes, sweeps.items(), strict=True):
-        gains = [loss_gains(**change) for change in settings.values()]
+    """Draw how many nats the losses of both algorithms end below MD sampling's, with 95 % intervals: by concentration on
+    CIFAR-10 at the reduced length; on MNIST by concentration, local steps and participants."""
+    panels = [
+        (CIFAR_SHORT, "concentration", {f"{c:g}": {"concentration": c} for c in SKEWS}),
+        (MNIST, "concentration", {f"{c:g}": {"concentration": c} for c in SKEWS}),
+        (MNIST, "local steps", {"10": {"steps": 10}, "100": {}, "500": {"steps": 500}}),
+        (MNIST, "participants", {str(m): {"clients_per_round": m} for m in COHORTS}),
+    ]
+    widths = [len(settings) for *_, settings in panels]
+    size = {"figsize": (plots.WIDE, 2.6), "sharey": True, "width_ratios": widths}
+    figure, axes = plt.subplots(1, len(panels), **size)
+    for ax, (data, name, settings) in zip(axes, panels, strict=True):
+        gains = [loss_gains(data, **change) for change in settings.values()]
         for method, shift in (("clustered-size", -0.08), ("clustered-similarity", 0.08)):
-            colour, name = plots.method_style(method).colour, ALGORITHM[method]
+            colour = plots.method_style(method).colour
             for place, gain in enumerate(gains):
-                mean, low, high = gain[name]
+                mean, low, high = gain[ALGORITHM[method]]
                 ax.plot([place + shift] * 2, [low, high], color=colour, lw=1.6)
                 ax.plot(place + shift, mean, "o", color=colour, ms=5)
-            if title == "concentration":
-                plots.annotate(
-                    ax, 0.04, 0.94 - 0.11 * (shift > 0), name, colour, 0, xycoords="axes fraction"
-                )
+            if ax is axes[0]:
+                corner = (0.04, 0.94 - 0.11 * (shift > 0))
+                plots.annotate(ax, *corner, ALGORITHM[method], colour, 0, xycoords="axes fraction")
         ax.axhline(0, color=plots.BLACK, lw=1)
         ax.set_xticks(range(len(settings)), list(settings))
-        ax.set(xlabel=title, xlim=(-0.4, len(settings) - 0.6))
+        ax.set(xlabel=name, xlim=(-0.4, len(settings) - 0.6))
+        ax.set_title("CIFAR-10" if data is CIFAR_SHORT else "MNIST", fontsize="medium")
         ax.grid(axis="x", visible=False)
     axes[0].set_ylabel("loss below MD's (nats)")
     place = {"xycoords": axes[0].get_yaxis_transform()}
@@ -319,20 +334,19 @@ def draw_gains() -> Figure:
     return figure
 
 
-def _growth_of_gain() -> statistics.Interval:
-    """Return how much Algorithm 2's gain on MNIST grows from concentration 10 to 0.001, by the ledger's fit: mean and
-    95 % interval."""
+def _growth_of_gain(data: Setting) -> statistics.Interval:
+    """Return how much Algorithm 2's gain grows from concentration 10 to 0.001, by the ledger's fit: mean and 95 % interval."""
     table = decide_trend(
-        MNIST, "concentration", SKEWS, loss_below_md, unit="nats", sign=-1, gain_words="the gain"
+        data, "concentration", SKEWS, loss_below_md, unit="nats", sign=-1, gain_words="the gain"
     ).table
     rows = table[(table["scheme"] == "Algorithm 2") & (table["concentration"] == "change")]
     change, low, high = rows[["nats", "low", "high"]].iloc[0]  # from concentration 0.001 to 10
     return statistics.Interval(-change, -high, -low)
 
 
-def _jump_reductions(decide) -> dict[str, statistics.Interval]:
-    """Return, by algorithm, by how many % a jump on MNIST is smaller than MD sampling's, over all concentrations."""
-    table = decide.__wrapped__(MNIST).table
+def _jump_reductions(decide, data: Setting) -> dict[str, statistics.Interval]:
+    """Return, by algorithm, by how many % a jump is smaller than MD sampling's, over all concentrations."""
+    table = decide.__wrapped__(data).table
     rows = table[table["concentration"] == "all"].set_index("scheme")
     share = rows[["share less of a jump", "low", "high"]].astype(float)
     return {name: statistics.Interval(*(100 * share.loc[name])) for name in rows.index}
@@ -349,7 +363,7 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     others = [loss_gains(measure=m)["Algorithm 2"] for m in clustered_grid.MEASURES]
     others += [gains["Algorithm 2"] for gains in (*by_steps, *by_prox)]
     others_by_size = [gains["Algorithm 1"] for gains in (*by_steps, *by_prox)]
-    five_participants, growth = loss_gains(clients_per_round=5), _growth_of_gain()
+    five_participants, growth = loss_gains(clients_per_round=5), _growth_of_gain(MNIST)
     gain_of_few = five_participants["Algorithm 1"]
     work = better_with_more_work.__wrapped__(MNIST)
     ten_clients, many_clients = (
@@ -374,15 +388,10 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "long": by_steps[-1]["Algorithm 2"],
         "work": (work.ours, work.low, work.high),
     }
-    saved_by_size, saved = (  # % of the rounds, by algorithm and concentration
-        {
-            c: statistics.mean_interval(100 * rounds_saved(replace(MNIST, concentration=c), m))
-            for c in SKEWS
-        }
-        for m in ALGORITHM
-    )
-    loss_jumps, accuracy_jumps = map(
-        _jump_reductions, (smoother_loss_overall, smoother_accuracy_overall)
+    saved_by_size, saved = _saved_rounds(MNIST).values()
+    loss_jumps, accuracy_jumps = (
+        _jump_reductions(decide, MNIST)
+        for decide in (smoother_loss_overall, smoother_accuracy_overall)
     )
     prox_best = best_prox.__wrapped__(MNIST)  # shows the mu that is furthest below 0.1
     mu = prox_best.table.set_index("mu")

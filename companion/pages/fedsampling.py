@@ -312,6 +312,37 @@ def words_findings(
     return numbers, holds
 
 
+def titles_findings(runs: pd.DataFrame) -> tuple[dict[str, str], dict[str, bool]]:
+    """Return what the page states of titles of Reuters with the Text-CNN, from the ends of runs (`final_metrics`).
+
+    Returns:
+        points of accuracy with 95 % intervals over seeds: what each way to draw gains from equal sizes to the largest
+        spread, and how far FedSampling with the true total is behind fedavg at equal sizes; and by sentence whether it
+        holds.
+    """
+    titles = runs[(runs["task"] == "reuters-titles") & (runs["network"] == "")]
+    wide = titles.pivot_table("test_accuracy", ["seed", "sigma"], "arm")
+    equal, spread = (wide.xs(sigma, level="sigma") for sigma in (SPREADS[0], SPREADS[-1]))
+    gains = {
+        arm: statistics.mean_interval((spread[arm] - equal[arm]).dropna())
+        for arm in ("fedavg", "md", "fedsampling")
+    }
+    behind = statistics.mean_interval((equal["fedavg"] - equal["fedsampling"]).dropna())
+    usual = titles[titles["sigma"] == USUAL_SIGMA].pivot_table("test_accuracy", "seed", "arm")
+    over = {
+        arm: statistics.mean_interval((usual[PRIVATE] - usual[arm]).dropna())
+        for arm in ("fedavg", "fedavg-unbiased", "md")
+    }
+    holds = {
+        "baselines": gains["fedavg"].low < 0 < gains["fedavg"].high and gains["md"].low > 0,
+        "fedsampling": gains["fedsampling"].low > 0,
+        "behind": behind.low > 0,
+        "draws": all(low < 0 < high for _, low, high in over.values()),
+    }
+    intervals = {f"titles_{arm}": gain for arm, gain in gains.items()} | {"titles_behind": behind}
+    return {k: statistics.format_interval(*v, ".1f") for k, v in intervals.items()}, holds
+
+
 def verdicts_table() -> pd.DataFrame:
     """Tabulate the verdicts on the slides' claims by real text and MNIST; those on Beauty rest on the runs of Toys."""
     return ledger.substitutes_table(f"slides-{name}" for name in CLAIMS)
