@@ -158,6 +158,7 @@ BY_TRANSFORMER = {pages.PRIVATE: 10.0, "fedavg": 5.0, "centralised": 40.0} | dic
         ("fedavg", 5.0, 9.5, ["cnn fedavg", "fedavg"]),
         ("fedadagrad, plain mean", 11.0, 11.0, ["cnn servers", "adagrad"]),
         ("fedyogi, plain mean", 11.0, 19.0, ["cnn servers", "moments"]),
+        ("fedadam, plain mean", 10.0, 10.0, ["cnn servers", "cnn ahead"]),
         ("centralised", 19.0, 40.0, ["cnn centralised"]),
         ("centralised", 40.0, 19.0, ["centralised"]),
         ("fedavg", 10.0, np.nan, ["finished"]),
@@ -171,6 +172,38 @@ def test_the_sentences_on_the_words_of_posts_are_held_by_the_runs(
     assert [name for name, is_true in holds.items() if not is_true] == false
     if arm != "centralised":
         assert numbers["words_centralised"] == numbers["cnn_centralised"] == pytest.approx(30)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "arm", "level", "false"),
+    [
+        (0.0, "fedavg", 80.0, []),
+        (3.0, "fedavg", 84.0, ["baselines"]),
+        (0.0, "md", 82.0, ["baselines"]),
+        (3.0, "fedsampling", 76.0, ["fedsampling"]),
+        (0.0, "fedsampling", 80.0, ["fedsampling", "behind"]),
+        (1.5, "md", 70.0, ["draws"]),
+    ],
+)
+def test_the_sentences_on_titles_are_held_by_the_runs(sigma, arm, level, false):
+    levels = {
+        (0.0, "fedavg"): 80.0,
+        (0.0, "md"): 80.0,
+        (0.0, "fedsampling"): 76.0,
+        (1.5, pages.PRIVATE): 80.0,
+        (3.0, "fedavg"): 80.0,
+        (3.0, "md"): 81.5,
+        (3.0, "fedsampling"): 80.0,
+    } | {(1.5, name): 80.0 for name in ("fedavg", "fedavg-unbiased", "md")}
+    signs = {(1.5, pages.PRIVATE): -1, (3.0, "fedavg"): -1}  # so that differences scatter
+    rows = [
+        {"task": "reuters-titles", "partition": "lognormal", "sigma": s, "arm": name, "seed": seed}
+        | {"test_accuracy": value + 0.2 * (seed - 2) * signs.get((s, name), 1), "macro_f1": 0}
+        for (s, name), value in (levels | {(sigma, arm): level}).items()
+        for seed in range(5)
+    ]
+    _, holds = pages.titles_findings(make_metrics(rows))
+    assert [name for name, is_true in holds.items() if not is_true] == false
 
 
 def dot_positions(ax) -> list[tuple[float, float]]:
