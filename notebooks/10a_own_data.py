@@ -342,9 +342,9 @@ for attempt in (
 # %% [markdown]
 # ## How do you compare designs fairly?
 #
-# Tune every design, and compare all of them at equal cost. `fedstas arena --edition 2` does so for your own files by the protocol of the book's second comparison ({doc}`/comparison`): it tunes each design's learning rate and schedule
-# on a tenth of your training examples, judges averages of the server's models, and says how many of MD sampling's megabytes a design needs to reach the same accuracy. Start from `examples/own/my_comparison.yml`. In a setting name your `task`,
-# `partition` and `network`, say how many `clients` there are, and set `rounds`. The dry run says how many runs the tuning takes:
+# Tune every design, and compare all of them at equal cost. `fedstas arena --edition 2` does so for your own files by the protocol of the book's second comparison ({doc}`/comparison`): it chooses each design's learning rate and schedule
+# by the accuracy on a tenth of your training examples, on which those runs do not train, judges averages of the server's models, and says what share of MD sampling's megabytes a design needs to reach the same accuracy. Start from `examples/own/my_comparison.yml`. In a setting name your `task`,
+# `partition` and `network`, and say how many `clients` there are; `rounds` and the seeds stand at the head of the file. Its three seeds are for trying: for a decision take ten. The dry run says how many runs the first grid takes; a best rate at its end adds more:
 #
 # ```bash
 # fedstas arena my_design.py --edition 2 --file my_comparison.yml --setting mine --dry-run

@@ -517,7 +517,7 @@ def test_the_first_printed_number_is_read():
 def test_a_verdict_says_whether_it_is_on_the_papers_data_on_the_same_kind_or_on_a_substitute():
     ids = ("clustered-fig-2", "slides-table-mind", "clustered-fig-8-cohorts")
     on_own, on_same_kind, on_substitute = ledger.substitutes_table(ids)["verdict"]
-    assert on_own == "undecided, on the paper's data"
+    assert on_own == "undecided, on cifar10, at a reduced length"
     assert on_same_kind == "undecided, on reuters-titles"
     assert on_substitute.endswith(", on mnist")
 

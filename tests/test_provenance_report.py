@@ -56,7 +56,7 @@ SWEEPS_OF_READER |= {
     ("clustered_figures", "draw_gains"): {"clustered-mnist"} | _SHORT,
     ("ch09", "compute_tuned_gains"): {"which-design"},
     ("clustered_figures", "local_tests"): _CIFAR,
-    ("clustered_figures", "verdicts"): _CIFAR | _SHORT | {"clustered-coarse10"},
+    ("clustered_figures", "verdicts"): _CIFAR | _SHORT,
     ("fedsampling", "verdicts_table"): {
         "fedsampling-text",
         "fedsampling-titles-ablations",

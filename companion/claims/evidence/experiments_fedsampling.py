@@ -124,9 +124,10 @@ def decide_against_rivals(
             f"{first.why_undecided}",
             table.round(2),
         )
-        if is_news:
-            return replace(evidence, tried_on=TITLES["task"])
-        return replace(evidence, verdict="no-data", substitute=worst.verdict)
+        evidence = replace(evidence, tried_on=setting["task"])
+        return (
+            evidence if is_news else replace(evidence, verdict="no-data", substitute=worst.verdict)
+        )
 
     return decide
 
@@ -307,7 +308,7 @@ claim(
     statement="FedSampling performs best among its ablations (uniform and weighted client sampling) on "
     "MIND.",
     printed="best",
-    chapter="07_fedsampling#and-on-real-text",
+    chapter="07_fedsampling#what-else-they-change",
     meaning="points of accuracy above the strongest other way to draw clients, on titles of Reuters",
     order=100,
 )(weighted)
@@ -358,13 +359,14 @@ def as_centralised(claim: Claim) -> Evidence:
         gains = (wide[PRIVATE] - wide["centralised"]).dropna()
         name = f"{name}, {METRIC_NAMES[metric]}"
         parts[name] = judge_not_lower(gains, "points", comparisons=len(PLACES) * len(METRIC_NAMES))
-    return evidence_of_parts(
+    evidence = evidence_of_parts(
         parts,
         ("cell", "points above centralised"),
         f"{NOT_HERE} on titles of Reuters and posts of 20 newsgroups instead, points above centralised training in the "
         "cell that decides",
         decimals=2,
     )
+    return replace(evidence, tried_on="reuters-titles and newsgroups-words")
 
 
 beside_centralised = on_substitute(as_centralised, "Judged on a substitute.")
@@ -438,7 +440,7 @@ claim(
     kind="figure",
     statement="As sizes grow more unequal, the baselines degrade quickly and FedSampling slightly.",
     printed="baselines quickly, FedSampling slightly",
-    chapter="07_fedsampling#does-it-help-when-sizes-drift-apart",
+    chapter="07_fedsampling#what-else-they-change",
     meaning="points that a baseline loses from equal to most unequal sizes, or loses more than "
     "FedSampling with the true total, on titles of Reuters, whichever decides",
     order=130,
