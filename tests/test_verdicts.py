@@ -16,6 +16,7 @@ from companion.claims.evidence import experiments_fedsampling as fedsampling
 from companion.claims.evidence import experiments_figures as figures
 from companion.claims.evidence import experiments_sentences as sentences
 from companion.claims.registry import Evidence
+from companion.pages import clustered_figures
 
 BY_FUNCTION = {
     name: claims[0]
@@ -990,3 +991,21 @@ def test_a_claim_on_cifar10_is_decided_at_the_reduced_length_and_says_so(name, m
         evidence = claim.decide(claim)
         assert (evidence.verdict, evidence.substitute) == (verdict_of(key), "")
         assert evidence.note.startswith("At a reduced length (a fifth of the local steps")
+
+
+@pytest.mark.parametrize(
+    ("gains", "true", "false"),
+    [
+        # By concentration, for both algorithms: alike everywhere, nowhere, and where clients are most heterogeneous.
+        ({}, {"similar"}, {"open", "even", "grown", "above guess"}),
+        (dict.fromkeys(clustered.SKEWS, 0.0), {"even", "level"}, {"similar", "grown", "open"}),
+        ({10.0: 0.0, 0.1: 0.0, 0.01: 0.1}, {"even", "grown"}, {"similar", "level"}),
+    ],
+)
+def test_the_sentences_on_cifar10_are_held_by_the_runs(gains, true, false, monkeypatch):
+    world = lower_loss(
+        0.2, by_value={("concentration", c): lower_loss(g) for c, g in gains.items()}
+    )
+    world(monkeypatch)
+    _, holds = clustered_figures.reduced_findings()
+    assert {name for name in true | false if holds[name]} == true
