@@ -26,6 +26,7 @@ from companion.claims.evidence.experiments_clustered import (
     CIFAR_SHORT,
     COARSE,
     COHORTS,
+    GUESS,
     MNIST,
     SKEWS,
     best_prox,
@@ -55,7 +56,6 @@ LOCAL_WORK = {
 }
 FEDPROX = {"FedProx, mu = 0.1": {"prox": 0.1}}
 BY_MEASURE = {f"measure {m}": {"measure": m} for m in clustered_grid.MEASURES}
-GUESS = np.log(10)  # the loss of equal probabilities for ten classes
 # How the figures name the data, by sweep.
 DATA_TITLES = {
     MNIST.sweep: "MNIST",
@@ -266,7 +266,7 @@ def _format_change(reduction: statistics.Interval) -> str:
 
 
 def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
-    """Return what the page states of Fig. 2 on CIFAR-10 at the reduced length: numbers, and by sentence whether it holds."""
+    """Return what the page states of CIFAR-10 at the reduced length: numbers, and by sentence whether it holds."""
     gains = {c: loss_gains(CIFAR_SHORT, concentration=c) for c in SKEWS}
     similar, sizes = (
         {c: gain[name] for c, gain in gains.items()} for name in ("Algorithm 2", "Algorithm 1")

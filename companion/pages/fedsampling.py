@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.claims import ledger
+from companion.claims.evidence.experiments_fedsampling import QUICKLY
 from companion.pages import plots
 from companion.runs import statistics
 from companion.runs.fedsampling_grid import (
@@ -344,7 +345,7 @@ def titles_findings(runs: pd.DataFrame) -> tuple[dict[str, str | float], dict[st
         for arm in ("fedavg", "fedavg-unbiased", "md")
     }
     holds = {
-        "baselines": min(gains["fedavg"].low, gains["md"].low) > -2,
+        "baselines": min(gains["fedavg"].low, gains["md"].low) > -QUICKLY,
         "fedsampling": min(statistics.mean_interval(m.dropna()).low for m in more[:2]) > 0,
         "behind": behind.low > 0 > in_the_end.low and in_the_end.high > 0,
         "behind md": min(each.low for each in behind_md) > 0,

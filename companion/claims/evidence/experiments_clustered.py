@@ -442,10 +442,11 @@ def cifar_partitions(claim: Claim) -> Evidence:
 
 CENTRE = {"clients": 100, "clients_per_round": 10, "prox": 0.0, "measure": "arccos"}
 PAPER_STEPS = 100
+GUESS = np.log(10)  # the loss of equal probabilities for ten classes
 CIFAR = Setting("clustered-cifar10", "cifar10", steps=PAPER_STEPS, **CENTRE)
 CIFAR_SHORT = Setting("clustered-cifar10-short", "cifar10", steps=20, **CENTRE)
 REDUCED = "At a reduced length (a fifth of the local steps and a tenth of the rounds): "
-MNIST = Setting("clustered-mnist", "mnist", steps=100, **CENTRE)
+MNIST = Setting("clustered-mnist", "mnist", steps=PAPER_STEPS, **CENTRE)
 COARSE = Setting("clustered-coarse10", "cifar100-coarse10", steps=20, **CENTRE)
 ROLLING = 50  # rounds of the rolling mean that the paper's losses are, of 1,000
 IN_LAST_ROUNDS = f"mean of the last rounds ({ROLLING}, or a fifth if fewer)"
@@ -695,7 +696,7 @@ def faster_on_any_skew(setting: Setting) -> Evidence:
     note = f" Losses are measured {last - before} rounds apart at the end of {last}: a smaller saving counts as none."
     most = replace(setting, concentration=min(SKEWS))
     levels = pd.concat([shared_losses(most, method) for method in ALGORITHM])
-    if guesses := int((levels > np.log(10)).sum()):
+    if guesses := int((levels > GUESS).sum()):
         note += f" At {min(SKEWS):g} that loss is above that of a guess in {guesses} of {len(levels)} pairs of runs."
     return replace(evidence, note=evidence.note + note)
 

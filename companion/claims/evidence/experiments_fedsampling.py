@@ -1,6 +1,6 @@
 """FedSampling: the slides' tables and figures on what stands in for data that cannot be had here.
 
-Claims on MIND, news that are dealt by log-normal sizes, are judged on titles of Reuters-21578, dealt in the same way: a
+Claims on MIND, news that are dealt by log-normal sizes, are judged on titles of Reuters-21578, dealt by such sizes, too: a
 real corpus of the same kind. For the Amazon reviews and FEMNIST there is none, and their substitutes decide nothing.
 """
 
@@ -93,7 +93,7 @@ def decide_against_rivals(
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
-        """Judge FedSampling with private sizes against each rival, on the substitute."""
+        """Judge FedSampling with private sizes against each rival, on these runs."""
         runs = _recorded_ends(*sweeps)
         runs = runs[(runs[[*setting]] == setting).all(axis=1)]
         lost = runs.loc[(runs["arm"] == PRIVATE) & runs[metric].isna(), "seed"].nunique()
