@@ -64,7 +64,7 @@ TASK = Annotated[
 NETWORK = Annotated[
     str,
     _option(
-        "perceptron, linear, convolutional[-dropout], text-cnn, transformer or ngram; or FILE.py:FUNCTION, a torch module "
+        "perceptron, linear, convolutional[-dropout|-grey], text-cnn, transformer or ngram; or FILE.py:FUNCTION, a torch module "
         "of the task"
     ),
 ]

@@ -76,7 +76,7 @@ def test_a_fifth_of_the_units_is_dropped_and_the_mean_is_preserved():
 
 
 def apply_masked(module, flat, x, keys):
-    """Return the network's outputs, computed layer by layer with the masks of the keys."""
+    """Return the outputs of the network for colour images, computed layer by layer with the masks of the keys."""
     p = models.unflatten(module, flat)
     for layer in (1, 2, 3):
         x = F.conv2d(x, p[f"conv{layer}.weight"], p[f"conv{layer}.bias"])
@@ -86,10 +86,27 @@ def apply_masked(module, flat, x, keys):
     return F.linear(x, p["output.weight"], p["output.bias"])
 
 
-def make_cohort(module):
-    """Return a pool of three clients, and rows, weights and keys of a cohort of two."""
+def apply_masked_grey(module, flat, x, keys):
+    """Return the outputs of the network for grey images, as `apply_masked` does."""
+    p = models.unflatten(module, flat)
+    for layer in (1, 2):
+        x = F.max_pool2d(F.conv2d(x, p[f"conv{layer}.weight"], p[f"conv{layer}.bias"]), 2)
+        x = x * compute_masks(keys, layer, tuple(x.shape[1:])) / 0.8
+    x = x.flatten(1)
+    for layer in (1, 2, 3):
+        x = F.relu(F.linear(x, p[f"hidden{layer}.weight"], p[f"hidden{layer}.bias"]))
+        x = x * compute_masks(keys, layer + 2, tuple(x.shape[1:])) / 0.8
+    return F.linear(x, p["output.weight"], p["output.bias"])
+
+
+COLOUR = models.ConvolutionalDropout, apply_masked, (3, 32, 32)
+GREY = models.ConvolutionalGrey, apply_masked_grey, (1, 28, 28)
+
+
+def make_cohort(module, shape):
+    """Return a pool of three clients with images of a shape, and rows, weights and keys of a cohort of two."""
     torch.manual_seed(1)
-    x, y = torch.randn(15, 3, 32, 32, dtype=torch.float64), torch.arange(15) % 4
+    x, y = torch.randn(15, *shape, dtype=torch.float64), torch.arange(15) % 4
     data = engine.pool(x, y, [np.arange(6), np.arange(6, 10), np.arange(10, 15)])
     participants = simulation.Cohort(np.array([1, 0]), np.full(2, 0.5))
     method = methods.get("md", steps=2, batch=6)
@@ -98,9 +115,11 @@ def make_cohort(module):
 
 
 @pytest.mark.parametrize("backend", ["loop", "batched"])
-def test_local_steps_are_gradient_descent_of_the_masked_network(backend):
-    module = make_network()
-    data, idx, weight, keys = make_cohort(module)
+@pytest.mark.parametrize(("network", "apply", "shape"), [COLOUR, GREY])
+def test_local_steps_are_gradient_descent_of_the_masked_network(backend, network, apply, shape):
+    torch.manual_seed(0)
+    module = network(4).double()
+    data, idx, weight, keys = make_cohort(module, shape)
     start = models.flatten(module)
     expected = []
     for rows, w, k in zip(idx, weight, keys, strict=True):
@@ -108,7 +127,7 @@ def test_local_steps_are_gradient_descent_of_the_masked_network(backend):
         for step in range(2):
             leaf, used = flat.clone().requires_grad_(), w[step] > 0
             batch = rows[step][used]
-            logits = apply_masked(module, leaf, data.x[batch], torch.from_numpy(k[step][used]))
+            logits = apply(module, leaf, data.x[batch], torch.from_numpy(k[step][used]))
             (gradient,) = torch.autograd.grad(F.cross_entropy(logits, data.y[batch]), leaf)
             flat -= 0.3 * gradient
         expected.append(flat)

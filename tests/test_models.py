@@ -12,10 +12,15 @@ def build(name):
     torch.manual_seed(0)
     if name == "perceptron":
         return models.Perceptron(784, 10), (5, 1, 28, 28)
+    if name == "convolutional-grey":
+        return models.ConvolutionalGrey(10), (5, 1, 28, 28)
     return models.Convolutional(10), (5, 3, 32, 32)
 
 
-@pytest.mark.parametrize(("name", "size"), [("perceptron", 39_760), ("convolutional", 122_570)])
+SIZES = {"perceptron": 39_760, "convolutional": 122_570, "convolutional-grey": 1_682_890}
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES.items())
 def test_networks_have_the_sizes_of_the_papers(name, size):
     module, shape = build(name)
     assert models.flatten(module).shape == (size,)
@@ -31,7 +36,7 @@ def test_perceptron_is_two_layers_with_a_relu():
     torch.testing.assert_close(module(x), expected)
 
 
-@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+@pytest.mark.parametrize("name", SIZES)
 def test_unflatten_undoes_flatten(name):
     module, shape = build(name)
     params = models.flatten(module)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from math import log
 
 from companion.runs.sweeps import Run
 from fedstas.aggregation import Adaptive
@@ -38,6 +39,11 @@ HIDDEN |= {
     "newsgroups": {"epsilon": 3.0, "size_cap": 50},  # an author has 10 to 73 posts
 }
 HIDDEN |= {"newsgroups-words": HIDDEN["newsgroups"]}
+# On images FedSampling's code has the local rate 0.05, K = 1,200 of, with MNIST, 60,000 examples, M = 700, and tells the true
+# size with probability 1/2: with our answers 1..M-1 that is epsilon = log(M).
+IMAGES_NETWORK, IMAGES_LR = "convolutional-grey", 0.05
+IMAGES_HIDDEN = {"epsilon": log(700), "size_cap": 700}
+IMAGES_SHARE = 1200 / 60_000
 # Rates on posts, the best of `fedsampling-text-rates`; titles have those of `topics`, with the same network.
 TRIED_POSTS_RATES = (0.01, 0.03, 0.1, 0.3)
 POSTS_LR, POSTS_SERVER = 0.1, {"fedadam": 0.03, "fedyogi": 0.1, "fedadagrad": 0.3}
@@ -175,6 +181,24 @@ def mnist_ablations(profile: str) -> list[Run]:
     runs += [_on_mnist(profile, m, s, **changed) for s in seeds[:5] for m, changed in five_seeds]
     in_imbalance = imbalance(profile)
     return [run for run in runs if run not in in_imbalance]
+
+
+def mnist_convolutional(profile: str) -> list[Run]:
+    """Return runs on MNIST, one class per client, with the network of FedSampling's code; five seeds.
+
+    The local rate, K, M and epsilon are that code's, too: three steps take 3,600 examples of all clients with FedSampling,
+    and 3,840 of ten clients with the others.
+    """
+    arms = [("fedavg", {}), ("md", {}), ("fedsampling", IMAGES_HIDDEN | {"share": IMAGES_SHARE})]
+    if profile == "quick":
+        return [_on_mnist(profile, m, 0, partition="by_class", overrides=o) for m, o in arms]
+    shape = {"partition": "by_class", "network": IMAGES_NETWORK}
+    shape |= {"rounds": 40, "eval_every": 20}
+    return [
+        _on_mnist(profile, m, s, overrides={"lr": IMAGES_LR} | o, **shape)
+        for s in range(5 if profile == "paper" else 1)
+        for m, o in arms
+    ]
 
 
 def _text_arms(task: str, server: dict[str, float]) -> list[tuple[str, dict]]:
@@ -322,4 +346,5 @@ SWEEPS = {
     "fedsampling-topics-rates": rates,
     "fedsampling-topics-ablations": topics_ablations,
     "fedsampling-mnist-ablations": mnist_ablations,
+    "fedsampling-mnist-convolutional": mnist_convolutional,
 }

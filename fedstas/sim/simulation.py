@@ -112,10 +112,10 @@ def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t:
 def draw_keys(module, local, idx: np.ndarray, seed: int, t: int, places=None):
     """Draw the dropout keys of the rows idx of `draw_batches`, int64 as idx, or None for a network without dropout.
 
-    A key decides which units are dropped for one example in one step (`models.ConvolutionalDropout`). A participant's keys
+    A key decides which units are dropped for one example in one step (`models.WithDropout.dropout`). A participant's keys
     do not depend on the other participants, nor on the backend.
     """
-    if not isinstance(module, models.ConvolutionalDropout):
+    if not isinstance(module, models.WithDropout):
         return None
     m, steps, width = idx.shape
     places = range(m) if places is None else places

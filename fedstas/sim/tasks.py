@@ -56,6 +56,7 @@ NETWORKS = (
     "linear",
     "convolutional",
     "convolutional-dropout",
+    "convolutional-grey",
     "text-cnn",
     "transformer",
     "ngram",
@@ -163,9 +164,10 @@ class Task:
             return "text-cnn", "transformer"
         if name in (*frozen_features.TASKS, "newsgroups", "reuters"):
             return "linear", "perceptron"
-        fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
-        convolutional = ("convolutional", "convolutional-dropout") if fits else ()
-        return *convolutional, "perceptron", "linear"
+        shape = tuple(self.train_x.shape[1:])
+        colour = ("convolutional", "convolutional-dropout") if shape == (3, 32, 32) else ()
+        grey = ("convolutional-grey",) if shape == (1, 28, 28) else ()
+        return *colour, "perceptron", "linear", *grey
 
     @property
     def identity_extras(self) -> dict:
@@ -197,6 +199,7 @@ class Task:
             "linear": lambda: models.Linear(pixels, classes),
             "convolutional": lambda: models.Convolutional(classes),
             "convolutional-dropout": lambda: models.ConvolutionalDropout(classes),
+            "convolutional-grey": lambda: models.ConvolutionalGrey(classes),
             "text-cnn": lambda: models.TextCNN(self.tokens, classes, vectors=self.vectors),
             "transformer": lambda: models.Transformer(self.tokens, classes, vectors=self.vectors),
             "ngram": lambda: models.NGram(self.tokens, self.train_x.shape[1], classes),
