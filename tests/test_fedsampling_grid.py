@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from companion.runs import experiments, grid_results, records, sweeps, tables
 from companion.runs import fedsampling_grid as grid
 from companion.runs.sweeps import Run
-from fedstas import methods
+from fedstas import methods, privacy
 from fedstas.aggregation import Adaptive
 
 ROOT = Path(__file__).parents[1]
@@ -203,3 +204,18 @@ def test_all_recorded_runs_by_class_are_loaded_although_the_data_determine_their
     sweep = tables.load_sweep("fedsampling-mnist-ablations", ROOT / "results")
     assert sweep.recorded == sweep.planned == 221
     assert (sweep.frame.drop_duplicates("run")["partition"] == "by_class").sum() == 20
+
+
+def test_images_are_run_with_the_network_and_settings_of_the_authors_code():
+    runs = grid.mnist_convolutional("paper")
+    assert {(r.task, r.partition, r.network, r.rounds) for r in runs} == {
+        ("mnist", "by_class", "convolutional-grey", 40)
+    }
+    assert {(r.method, r.seed) for r in runs} == set(
+        product(("fedavg", "md", "fedsampling"), range(5))
+    )
+    assert {r.overrides["lr"] for r in runs} == {0.05}
+    (hidden,) = {tuple(r.overrides.items()) for r in runs if r.method == "fedsampling"}
+    settings = dict(hidden)
+    assert settings["share"] * 60_000 == 1200 and settings["size_cap"] == 700
+    assert privacy.truth_probability(settings["epsilon"], 700) == pytest.approx(0.5)

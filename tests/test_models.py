@@ -27,6 +27,14 @@ def test_networks_have_the_sizes_of_the_papers(name, size):
     assert module(torch.zeros(shape)).shape == (5, 10)
 
 
+def test_the_grey_network_begins_as_keras_does():
+    module, _ = build("convolutional-grey")
+    for layer in module.children():
+        fan_in, fan_out = layer.weight[0].numel(), layer.weight.numel() // layer.weight.shape[1]
+        bound = (6 / (fan_in + fan_out)) ** 0.5
+        assert not layer.bias.any() and 0.98 * bound < layer.weight.abs().max() <= bound
+
+
 def test_perceptron_is_two_layers_with_a_relu():
     module, shape = build("perceptron")
     x = torch.rand(shape)
