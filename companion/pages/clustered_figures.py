@@ -34,6 +34,7 @@ from companion.claims.evidence.experiments_clustered import (
     decide_trend,
     loss_below_md,
     on_light_skew,
+    on_measures,
     rolling_window,
     rounds_saved,
     shared_losses,
@@ -230,7 +231,12 @@ def figure_5(sizes, seed: int = 0) -> Figure:
 
 FIGURE_2_CLAIMS = ("fig-2", "fig-2-skew", "fig-2-close", "fig-2-faster", "fig-2-smoother-loss")
 FIGURE_2_CLAIMS += ("fig-2-smoother-accuracy",)
-UNDECIDED = ("fig-6-sizes", "fig-10", "d5-smoother")  # of the other claims, at the reduced length
+UNDECIDED = (
+    "fig-6",
+    "fig-6-sizes",
+    "fig-10",
+    "d5-smoother",
+)  # of the other claims, at the reduced length
 CLAIMS = (*FIGURE_2_CLAIMS, "fig-6", "fig-8-steps", "fig-8-cohorts", "fig-8-more-clients")
 CLAIMS += ("fig-6-sizes", "fig-10", "d5-mu", "d5-smoother", "6-more-work", "6-never-worse")
 
@@ -289,6 +295,10 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     )
     grown, prox = _growth_of_gain(CIFAR_SHORT), loss_gains(CIFAR_SHORT, prox=0.1)
     calmer = smoother_with_prox.__wrapped__(CIFAR_SHORT).table.set_index("scheme")
+    by_measure = {
+        m: loss_gains(CIFAR_SHORT, measure=m)["Algorithm 2"] for m in clustered_grid.MEASURES
+    }
+    alike = on_measures.__wrapped__(CIFAR_SHORT).table.set_index(["setting", "compared with"])
     words = {name: ledger.decide_by_id(f"clustered-{name}")[1].verdict for name in CLAIMS}
     with_data = {name: word for name, word in words.items() if word not in ("no-data", "pending")}
     holds = {
@@ -312,6 +322,9 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         and prox["Algorithm 1"].high > 0,
         "calmer with prox": calmer["low"].loc[["MD", "Algorithm 1"]].min() > 0
         and calmer.loc["Algorithm 2", "low"] < 0 < calmer.loc["Algorithm 2", "high"],
+        "measures": min(low for _, low, _ in by_measure.values()) > 0,
+        "alike": alike["verdict"].loc["measure arccos", "measure L2"] == "agrees"
+        and {*alike["verdict"].xs("measure L1", level="compared with")} == {"undecided"},
         "verdicts": with_data
         == dict.fromkeys((*FIGURE_2_CLAIMS, *UNDECIDED), "undecided") | {"fig-2-faster": "differs"},
     }
@@ -319,6 +332,7 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     nats |= {"grown": grown, "prox_sizes": prox["Algorithm 1"], "prox_similar": prox["Algorithm 2"]}
     shares = {"saved_0.1": saved["Algorithm 2"][0.1], "calm": loss_jumps["Algorithm 2"]}
     numbers = {k: statistics.format_interval(*v, ".2f") for k, v in nats.items()}
+    numbers |= {m: statistics.format_interval(*v, ".2f") for m, v in by_measure.items()}
     numbers["similar_0.1"] = statistics.format_interval(*similar[0.1], ".3f")
     for key, name in (("prox_calm", "MD"), ("prox_calm_sizes", "Algorithm 1")):
         share = 100 * calmer.loc[name, ["share less of a jump", "low", "high"]].astype(float)
@@ -389,8 +403,7 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     )
     steps, prox = clustered_grid.AROUND["steps"], clustered_grid.AROUND["prox"]
     by_steps, by_prox = [loss_gains(steps=n) for n in steps], [loss_gains(prox=mu) for mu in prox]
-    others = [loss_gains(measure=m)["Algorithm 2"] for m in clustered_grid.MEASURES]
-    others += [gains["Algorithm 2"] for gains in (*by_steps, *by_prox)]
+    others = [gains["Algorithm 2"] for gains in (*by_steps, *by_prox)]
     others_by_size = [gains["Algorithm 1"] for gains in (*by_steps, *by_prox)]
     gain_of_few, growth = loss_gains(clients_per_round=5)["Algorithm 1"], _growth_of_gain(MNIST)
     work = better_with_more_work.__wrapped__(MNIST)
