@@ -210,6 +210,38 @@ def test_the_sentences_on_titles_are_held_by_the_runs(sigma, arm, level, false):
     assert [name for name, is_true in holds.items() if not is_true] == false
 
 
+@pytest.mark.parametrize(
+    ("private", "examples", "false"),
+    [
+        (80.0, 3500, []),
+        (72.0, 3500, ["above"]),
+        (69.0, 3500, ["above"]),
+        (80.0, 9000, ["examples"]),
+    ],
+)
+def test_the_sentence_on_the_network_for_images_is_held_by_the_runs(
+    private, examples, false, monkeypatch
+):
+    levels = {"fedavg": 70.0, "md": 72.0, pages.PRIVATE: private}
+    rows = [
+        {"arm": arm, "seed": seed, "test_accuracy": level + (seed - 2) * (0.3 + 0.1 * k)}
+        for k, (arm, level) in enumerate(levels.items())
+        for seed in range(5)
+    ]
+    monkeypatch.setattr(pages, "final_metrics", lambda sweep: pd.DataFrame(rows))
+    costs = {"fedavg": (10, 4000), "md": (10, 4000), "fedsampling": (100, examples)}
+    frame = pd.DataFrame(
+        {"run": f"{m}-{s}", "method": m, "rounds": 40, "round": 40, "bytes_up": up, "examples": n}
+        for m, (up, n) in costs.items()
+        for s in range(5)
+    )
+    sweep = tables.RecordedSweep("images", frame, 15)
+    numbers, holds = pages.images_findings(sweep)
+    assert [name for name, is_true in holds.items() if not is_true] == false
+    assert numbers["images_bytes"] == pytest.approx(10)
+    assert numbers["images_private"] == pytest.approx(private)
+
+
 def dot_positions(ax) -> list[tuple[float, float]]:
     """Return the positions of the dots, which are means."""
     lines = [line for line in ax.lines if line.get_marker() == "o"]

@@ -724,6 +724,9 @@ CASES = {
     "experiments_fedsampling.sorted_by_class": worlds_of_private_fedsampling(
         {}, "test_accuracy", "mnist", "by_class"
     ),
+    "experiments_fedsampling.sorted_by_class_convolutional": worlds_of_private_fedsampling(
+        {}, "test_accuracy", "mnist", "by_class", network="convolutional-grey"
+    ),
     "experiments_fedsampling.imbalance": {
         "agrees": imbalanced_ends({"fedavg": 5, "md": 5, "fedsampling": 1}, 0),
         "differs": imbalanced_ends({"fedavg": 1, "md": 1}, 0),
@@ -756,10 +759,7 @@ EXACT = {
     f"experiments_{module}.{n}" for module, names in EXACT_MODULES.items() for n in names.split()
 }
 # Nothing that could decide them is recorded, on their own data or on a substitute.
-WITHOUT_RUNS = {
-    "experiments_fedsampling.femnist_network",
-    "experiments_clustered.captions_or_command_files",
-}
+WITHOUT_RUNS = {"experiments_clustered.captions_or_command_files"}
 
 
 def decide_in_world(name: str, world, monkeypatch) -> Evidence:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from companion.claims import ledger
 from companion.claims.evidence.experiments_fedsampling import QUICKLY
 from companion.pages import plots
-from companion.runs import statistics
+from companion.runs import statistics, tables
 from companion.runs.fedsampling_grid import (
     CAPS,
     EPSILONS,
@@ -107,7 +107,7 @@ CLAIMS = [
     for network in ("", "-transformer")
     for metric in ("", "-accuracy")
 ]
-CLAIMS += ["table-centralised", "weighted-sampling", "femnist", "imbalance"]
+CLAIMS += ["table-centralised", "weighted-sampling", "femnist", "femnist-network", "imbalance"]
 
 
 def reference_accuracies(task: Task) -> tuple[float, float]:
@@ -358,6 +358,40 @@ def titles_findings(runs: pd.DataFrame) -> tuple[dict[str, str | float], dict[st
         "titles_behind_md": min(each.mean for each in behind_md),
     }
     return changes | numbers, holds
+
+
+def images_findings(
+    sweep: tables.RecordedSweep,
+) -> tuple[dict[str, str | float], dict[str, bool]]:
+    """Return what the page states of MNIST with the network of FedSampling's code.
+
+    Args:
+        sweep: its runs, private FedSampling's, fedavg's and MD sampling's.
+
+    Returns:
+        of each the accuracy in % in the end; the points of private FedSampling above the others, with 95 % intervals
+        over seeds; how many times the bytes of fedavg it sends up; and by sentence whether it holds.
+    """
+    arms = final_metrics(sweep).pivot_table("test_accuracy", "seed", "arm")
+    above = {
+        arm: statistics.mean_interval((arms[PRIVATE] - arms[arm]).dropna())
+        for arm in ("fedavg", "md")
+    }
+    costs = tables.select_final_rounds(sweep.frame).groupby("method")[["bytes_up", "examples"]]
+    ratios = costs.mean() / costs.mean().loc["fedavg"]
+    sent, trained_on = ratios["bytes_up"], ratios["examples"]
+    values: dict[str, str | float] = {
+        f"images_above_{arm}": statistics.format_interval(*v, ".1f") for arm, v in above.items()
+    }
+    values |= {f"images_{arm}": arms[arm].mean() for arm in above}
+    values |= {
+        "images_private": arms[PRIVATE].mean(),
+        "images_bytes": sent["fedsampling"],
+    }
+    return values, {
+        "above": min(each.low for each in above.values()) > 0,
+        "examples": 0.8 < trained_on["fedsampling"] < 1.25,
+    }
 
 
 def verdicts_table() -> pd.DataFrame:
