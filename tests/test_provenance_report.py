@@ -64,6 +64,7 @@ SWEEPS_OF_READER |= {
         "fedsampling-posts-text-cnn",
         "fedsampling-posts-transformer",
         "fedsampling-mnist-ablations",
+        "fedsampling-mnist-convolutional",
     },
     ("ch06", "load_runs"): {"clustered-fig-1", "one-digit"},
     ("ch06", "verdicts_table"): {"clustered-fig-1", "one-digit"},

@@ -390,7 +390,7 @@ def images_findings(
     }
     return values, {
         "above": min(each.low for each in above.values()) > 0,
-        "examples": 0.8 < trained_on["fedsampling"] < 1.25,
+        "examples": bool(0.8 < trained_on["fedsampling"] < 1.25),
     }
 
 
