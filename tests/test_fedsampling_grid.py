@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -211,11 +210,12 @@ def test_images_are_run_with_the_network_and_settings_of_the_authors_code():
     assert {(r.task, r.partition, r.network, r.rounds) for r in runs} == {
         ("mnist", "by_class", "convolutional-grey", 40)
     }
-    assert {(r.method, r.seed) for r in runs} == set(
-        product(("fedavg", "md", "fedsampling"), range(5))
-    )
-    assert {r.overrides["lr"] for r in runs} == {0.05}
-    (hidden,) = {tuple(r.overrides.items()) for r in runs if r.method == "fedsampling"}
-    settings = dict(hidden)
-    assert settings["share"] * 60_000 == 1200 and settings["size_cap"] == 700
-    assert privacy.truth_probability(settings["epsilon"], 700) == pytest.approx(0.5)
+    used = {(r.seed, methods.get(r.method, **r.overrides)) for r in runs}
+    assert len(used) == len(runs) == 20 and {m.local.lr for _, m in used} == {0.05}
+    sampled = {m for _, m in used if m.name == "fedsampling"}
+    for method in sampled:
+        clients, data = method.clients, method.data
+        assert clients.share * 60_000 == 1200 and data.size_cap == 700
+        assert clients.fraction * data.share == pytest.approx(clients.share)  # 1,200 are drawn
+        assert privacy.truth_probability(data.epsilon, 700) == pytest.approx(0.5)
+    assert {m.clients.fraction for m in sampled} == {1, 0.1}

@@ -18,6 +18,8 @@ from math import log
 
 from companion.runs.sweeps import Run
 from fedstas.aggregation import Adaptive
+from fedstas.client_sampling import PerExample
+from fedstas.data_sampling import FedSampling
 
 SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the federation of `quick`
 NETWORKS = ("", "transformer")  # "" is the usual one, the Text-CNN
@@ -44,6 +46,12 @@ HIDDEN |= {"newsgroups-words": HIDDEN["newsgroups"]}
 IMAGES_NETWORK, IMAGES_LR = "convolutional-grey", 0.05
 IMAGES_HIDDEN = {"epsilon": log(700), "size_cap": 700}
 IMAGES_SHARE = 1200 / 60_000
+# There, a tenth of the clients take part in a round, and draw ten times the share: the slides ask all clients. All clients
+# report their sizes, as on the slides.
+IMAGES_AS_CODED = {
+    "clients": PerExample(IMAGES_SHARE, fraction=0.1),
+    "data": FedSampling(10 * IMAGES_SHARE, **IMAGES_HIDDEN),
+}
 # Rates on posts, the best of `fedsampling-text-rates`; titles have those of `topics`, with the same network.
 TRIED_POSTS_RATES = (0.01, 0.03, 0.1, 0.3)
 POSTS_LR, POSTS_SERVER = 0.1, {"fedadam": 0.03, "fedyogi": 0.1, "fedadagrad": 0.3}
@@ -57,6 +65,7 @@ WORDS_SERVER = {
 }
 # Labels of methods in results: FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
 PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
+TENTH = f"{PRIVATE}, a tenth of the clients"
 
 
 def _on_topics(profile: str, method: str, seed: int, network: str = "", **changed) -> Run:
@@ -186,10 +195,11 @@ def mnist_ablations(profile: str) -> list[Run]:
 def mnist_convolutional(profile: str) -> list[Run]:
     """Return runs on MNIST, one class per client, with the network of FedSampling's code; five seeds.
 
-    The local rate, K, M and epsilon are that code's, too: three steps take 3,600 examples of all clients with FedSampling,
-    and 3,840 of ten clients with the others.
+    The local rate, K, M and epsilon are that code's, too: three steps take 3,600 examples with FedSampling, and 3,840 of ten
+    clients with the others. FedSampling asks all clients, as on the slides, or a tenth of them, as in the code.
     """
-    arms = [("fedavg", {}), ("md", {}), ("fedsampling", IMAGES_HIDDEN | {"share": IMAGES_SHARE})]
+    arms: list[tuple[str, dict]] = [("fedavg", {}), ("md", {})]
+    arms += [("fedsampling", o) for o in (IMAGES_HIDDEN | {"share": IMAGES_SHARE}, IMAGES_AS_CODED)]
     if profile == "quick":
         return [_on_mnist(profile, m, 0, partition="by_class", overrides=o) for m, o in arms]
     shape = {"partition": "by_class", "network": IMAGES_NETWORK}

@@ -9,7 +9,7 @@ import pandas as pd
 
 from companion.runs import records, tables
 from companion.runs.clustered_grid import CENTRE
-from companion.runs.fedsampling_grid import FEDOPT, PLAIN, PRIVATE
+from companion.runs.fedsampling_grid import FEDOPT, PLAIN, PRIVATE, TENTH
 from companion.runs.tables import RecordedSweep
 
 METRICS = ["test_accuracy", "macro_f1"]
@@ -61,7 +61,7 @@ def final_metrics(*sweeps: RecordedSweep, folder: str | Path = "results") -> pd.
 
     Columns: task, partition, sigma, network, arm, epsilon, size_cap, seed, and accuracy and macro F1 in percent,
     means of the last ten rounds, NaN for a run that diverged. An arm is a method, with what makes it private or a
-    plain mean.
+    plain mean, and whether a tenth of the clients take part.
     """
     rows = []
     for sweep in sweeps:
@@ -79,13 +79,15 @@ def final_metrics(*sweeps: RecordedSweep, folder: str | Path = "results") -> pd.
             identity, method = record.identity, record.identity["method"]
             partition, data = identity["partition"], method["data"]
             arm = method["name"] + (PLAIN if method["clients"].get("weights") == "plain" else "")
+            if arm == "fedsampling" and data["epsilon"]:
+                arm = PRIVATE if method["clients"]["fraction"] == 1 else TENTH
             rows.append(
                 {
                     "task": identity["task"],
                     "partition": partition["name"],
                     "sigma": partition.get("sigma", np.nan),
                     "network": identity.get("network", ""),
-                    "arm": PRIVATE if arm == "fedsampling" and data["epsilon"] else arm,
+                    "arm": arm,
                     "epsilon": data.get("epsilon") or np.nan,
                     "size_cap": data.get("size_cap") or np.nan,
                     "seed": identity["seed"],
