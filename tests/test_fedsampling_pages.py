@@ -211,32 +211,34 @@ def test_the_sentences_on_titles_are_held_by_the_runs(sigma, arm, level, false):
 
 
 @pytest.mark.parametrize(
-    ("private", "examples", "false"),
+    ("private", "examples", "tenth", "false"),
     [
-        (80.0, 3500, []),
-        (72.0, 3500, ["above"]),
-        (69.0, 3500, ["above"]),
-        (80.0, 9000, ["examples"]),
+        (80.0, 3500, 70.0, []),
+        (72.0, 3500, 70.0, ["above"]),
+        (69.0, 3500, 70.0, ["above"]),
+        (80.0, 9000, 70.0, ["examples"]),
+        (80.0, 3500, 78.0, ["tenth"]),
     ],
 )
-def test_the_sentence_on_the_network_for_images_is_held_by_the_runs(
-    private, examples, false, monkeypatch
+def test_the_sentences_on_the_network_for_images_are_held_by_the_runs(
+    private, examples, tenth, false, monkeypatch
 ):
-    levels = {"fedavg": 70.0, "md": 72.0, pages.PRIVATE: private}
+    levels = {"fedavg": 70.0, "md": 70.0, pages.PRIVATE: private, pages.TENTH: tenth}
     rows = [
-        {"arm": arm, "seed": seed, "test_accuracy": level + (seed - 2) * (0.3 + 0.1 * k)}
+        {"arm": arm, "seed": seed, "test_accuracy": level + (seed - 2) * (0.3 + k)}
         for k, (arm, level) in enumerate(levels.items())
         for seed in range(5)
     ]
     monkeypatch.setattr(pages, "final_metrics", lambda sweep: pd.DataFrame(rows))
-    costs = {"fedavg": (10, 4000), "md": (10, 4000), "fedsampling": (100, examples)}
+    costs = [("fedavg", 10, 4000), ("md", 9, 4000)]
+    costs += [("fedsampling", 100, examples), ("fedsampling", 10, 3600)]
     frame = pd.DataFrame(
-        {"run": f"{m}-{s}", "method": m, "rounds": 40, "round": 40, "bytes_up": up, "examples": n}
-        for m, (up, n) in costs.items()
+        {"run": f"{m}-{k}-{s}", "method": m, "rounds": 40, "round": 40}
+        | {"participants": k, "bytes_up": k, "examples": n}
+        for m, k, n in costs
         for s in range(5)
     )
-    sweep = tables.RecordedSweep("images", frame, 15)
-    numbers, holds = pages.images_findings(sweep)
+    numbers, holds = pages.images_findings(tables.RecordedSweep("images", frame, 20))
     assert [name for name, is_true in holds.items() if not is_true] == false
     assert numbers["images_bytes"] == pytest.approx(10)
     assert numbers["images_private"] == pytest.approx(private)

@@ -1009,3 +1009,17 @@ def test_the_sentences_on_cifar10_are_held_by_the_runs(gains, true, false, monke
     world(monkeypatch)
     _, holds = clustered_figures.reduced_findings()
     assert {name for name in true | false if holds[name]} == true
+
+
+def test_the_row_on_the_network_for_images_says_what_a_tenth_of_the_clients_gives(monkeypatch):
+    levels = {"fedavg": 50.0, "md": 45.0, fedsampling.PRIVATE: 60.0, fedsampling.TENTH: 51.0}
+    setting = {"task": "mnist", "partition": "by_class", "network": "convolutional-grey"}
+    rows = [
+        setting | {"arm": arm, "seed": seed, "test_accuracy": level + (seed - 2) * 0.1 * k}
+        for k, (arm, level) in enumerate(levels.items())
+        for seed in range(5)
+    ]
+    monkeypatch.setattr(fedsampling, "_recorded_ends", lambda *sweeps: pd.DataFrame(rows))
+    evidence = fedsampling.sorted_by_class_convolutional(None)
+    assert (evidence.verdict, evidence.substitute) == ("no-data", "agrees")
+    assert evidence.note.endswith("the points above fedavg are 1.0 (0.4 to 1.6).")

@@ -25,6 +25,7 @@ from companion.runs.fedsampling_grid import (
     PLAIN,
     PRIVATE,
     SPREADS,
+    TENTH,
     USUAL_SIGMA,
 )
 from companion.runs.grid_results import METRICS
@@ -366,31 +367,37 @@ def images_findings(
     """Return what the page states of MNIST with the network of FedSampling's code.
 
     Args:
-        sweep: its runs, private FedSampling's, fedavg's and MD sampling's.
+        sweep: its runs: of private FedSampling with all clients and with a tenth of them, of fedavg and of MD sampling.
 
     Returns:
-        of each the accuracy in % in the end; the points of private FedSampling above the others, with 95 % intervals
-        over seeds; how many times the bytes of fedavg it sends up; and by sentence whether it holds.
+        the accuracies in % in the end of private FedSampling; its points above fedavg and MD sampling, with 95 % intervals
+        over seeds; how many times the bytes of fedavg it sends up with all clients; and by sentence whether it holds.
     """
     arms = final_metrics(sweep).pivot_table("test_accuracy", "seed", "arm")
-    above = {
-        arm: statistics.mean_interval((arms[PRIVATE] - arms[arm]).dropna())
-        for arm in ("fedavg", "md")
-    }
-    costs = tables.select_final_rounds(sweep.frame).groupby("method")[["bytes_up", "examples"]]
-    ratios = costs.mean() / costs.mean().loc["fedavg"]
-    sent, trained_on = ratios["bytes_up"], ratios["examples"]
+    above, above_by_tenth = (
+        {
+            arm: statistics.mean_interval((arms[own] - arms[arm]).dropna())
+            for arm in ("fedavg", "md")
+        }
+        for own in (PRIVATE, TENTH)
+    )
+    last = tables.select_final_rounds(sweep.frame)
+    costs = last.groupby(["method", "participants"])[["bytes_up", "examples"]].mean()
+    ratios = costs / costs.loc["fedavg"].mean()
+    whole = ratios.loc["fedsampling"].loc[100]
     values: dict[str, str | float] = {
         f"images_above_{arm}": statistics.format_interval(*v, ".1f") for arm, v in above.items()
     }
-    values |= {f"images_{arm}": arms[arm].mean() for arm in above}
     values |= {
-        "images_private": arms[PRIVATE].mean(),
-        "images_bytes": sent["fedsampling"],
+        f"images_tenth_{arm}": statistics.format_interval(*v, "+.1f")
+        for arm, v in above_by_tenth.items()
     }
+    values |= {"images_private": arms[PRIVATE].mean(), "images_tenth": arms[TENTH].mean()}
+    values |= {"images_bytes": whole["bytes_up"]}
     return values, {
         "above": min(each.low for each in above.values()) > 0,
-        "examples": bool(0.8 < trained_on["fedsampling"] < 1.25),
+        "examples": bool(ratios["examples"].between(0.8, 1.25).all()),
+        "tenth": all(low < 0 < high for _, low, high in above_by_tenth.values()),
     }
 
 
