@@ -1353,7 +1353,7 @@ fold_table("All methods by accuracy, and what they cost", ch07.tabulate_ranking(
 #   $M/|S|$ first.
 # - On MNIST nobody loses much if the sizes become more unequal. FedSampling loses at equal bytes, because a round sends
 #   {glue:text}`ch7_times_bytes:.1f` times as many.
-# - Where each client has one class, FedSampling leads because it asks all clients. With a tenth of them, as in its authors' code for images, no lead is left.
+# - Where each client has one class, FedSampling is ahead of fedavg because it asks all clients. With a tenth of them, as in its authors' code for images, no lead is left.
 # - On `topics` FedAdagrad with a tuned server rate is the best of the slides' methods, and on real text, too, others lead.
 # - At $\epsilon = 3$ and 100 clients the best cap leaves an error of {glue:text}`ch7_rmse_100:.0f` % in the total. This error becomes an error in the learning rate, and
 #   {glue:text}`ch7_needed` clients bring it to 10 %.
