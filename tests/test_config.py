@@ -203,14 +203,17 @@ def test_every_recorded_method_is_rebuilt_from_its_name_and_settings(recorded_me
     """A changed entry of `methods` that would change recorded runs fails here."""
     for data in recorded_methods:
         recorded, entry = methods.from_dict(data), methods.get(data["name"])
-        values = config.settings(recorded.clients) | config.settings(recorded.data)
+        own = config.settings(recorded.clients)
+        values = own | config.settings(recorded.data)
+        # One setting goes to all parts; where the share of the weights is another than that drawn, the part is given.
+        parts = {"clients": recorded.clients} if any(values[k] != v for k, v in own.items()) else {}
         values |= config.settings(recorded.local)
         values["server_rate"] = getattr(recorded.server, "rate", None)
         if (switch := entry.switch) and switch.setting not in values:
             usual = all(type(getattr(recorded, p)) is type(getattr(entry, p)) for p in switch.parts)
             values[switch.setting] = switch.default if usual else not switch.default
         settings = {k: values[k] for k in methods.parameters(data["name"]) if k in values}
-        assert methods.get(data["name"], **settings) == recorded
+        assert methods.get(data["name"], **settings, **parts) == recorded
 
 
 def class_names(value) -> set[str]:
