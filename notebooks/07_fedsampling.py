@@ -981,7 +981,8 @@ glue_values("ch7", **on_images)
 expect("Private FedSampling ends at an accuracy of", holds_on_images["above"])
 expect("Its rounds train on about as many examples", holds_on_images["examples"])
 expect("and its lead is gone", holds_on_images["tenth"])
-expect("no lead is left", holds_on_images["above"] and holds_on_images["tenth"])
+expect("from asking everyone, as the slides do", holds_on_images["everyone"])
+expect("no lead is left", holds_on_images["everyone"] and holds_on_images["tenth"])
 
 # %% [markdown]
 # (ch7-titles-ablations)=

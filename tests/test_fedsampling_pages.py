@@ -215,9 +215,10 @@ def test_the_sentences_on_titles_are_held_by_the_runs(sigma, arm, level, false):
     [
         (80.0, 3500, 70.0, []),
         (72.0, 3500, 70.0, ["above"]),
-        (69.0, 3500, 70.0, ["above"]),
+        (69.0, 3500, 70.0, ["above", "everyone"]),
         (80.0, 9000, 70.0, ["examples"]),
-        (80.0, 3500, 78.0, ["tenth"]),
+        (80.0, 3500, 79.0, ["tenth", "everyone"]),
+        (86.0, 3500, 78.0, ["tenth"]),
     ],
 )
 def test_the_sentences_on_the_network_for_images_are_held_by_the_runs(
