@@ -971,7 +971,7 @@ glue_figure("ch7_ablations_mnist", fedsampling.draw_ablations(ablation_runs, "mn
 # {glue:text}`ch7_images_above_md` above `md`. Its rounds train on about as many examples as theirs do, but all hundred clients take part instead of ten, so they send {glue:text}`ch7_images_bytes:.0f` times the bytes.
 #
 # The lead comes {ref}`again <ch7-everyone>` from asking everyone, as the slides do. In the authors' code for images only a tenth of the clients take part in a round (`r = 0.1` in `Main-ClassNonIID.ipynb`), drawn uniformly, and each draws ten times the share. FedSampling then sends about what fedavg sends, and its lead is gone: it ends at
-# {glue:text}`ch7_images_tenth:.0f` %, which is {glue:text}`ch7_images_tenth_fedavg` points from fedavg. A round of ten clients with one class each cannot contain all classes, however their examples are sampled.
+# {glue:text}`ch7_images_tenth:.0f` %, which is {glue:text}`ch7_images_tenth_fedavg` points from fedavg. A round of ten clients with one class each hardly ever contains all ten classes, however their examples are sampled.
 
 # %% tags=["remove-input"]
 on_images, holds_on_images = fedsampling.images_findings(
