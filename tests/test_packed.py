@@ -543,6 +543,7 @@ def test_the_recorded_sweeps_are_packed():
     declared = {*clustered_grid.SWEEPS, *fedsampling_grid.SWEEPS} - {"imbalance"}
     declared |= {
         "cifar100-equal",
+        "cifar100-equal-0.001",
         "cifar100-equal-rates",
         "clustered-fig-1",
         "clustered-messages",
