@@ -210,6 +210,61 @@ def test_the_sentences_on_titles_are_held_by_the_runs(sigma, arm, level, false):
     assert [name for name, is_true in holds.items() if not is_true] == false
 
 
+ABLATED = {  # accuracies (%), by task, partition, sigma and arm
+    ("topics", "natural", np.nan, "fedavg"): 65.0,
+    ("topics", "natural", np.nan, "fedavg-unbiased"): 65.0,
+    ("topics", "natural", np.nan, "md"): 65.0,
+    ("topics", "natural", np.nan, pages.PRIVATE): 65.0,
+    ("topics", "lognormal", 0.0, "fedavg"): 68.0,
+    ("topics", "lognormal", 3.0, "fedavg"): 65.0,
+    ("topics", "lognormal", 3.0, pages.PRIVATE): np.nan,
+    ("topics", "by_class", np.nan, "fedavg"): 60.0,
+    ("topics", "by_class", np.nan, "md"): 60.0,
+    ("topics", "by_class", np.nan, "fedsampling"): 60.0,
+    ("mnist", "lognormal", 1.5, "fedavg"): 73.0,
+    ("mnist", "lognormal", 1.5, "md"): 73.0,
+    ("mnist", "lognormal", 1.5, "fedsampling"): 73.0,
+    ("mnist", "lognormal", 1.5, pages.PRIVATE): 88.0,
+    ("mnist", "lognormal", 0.0, "fedavg"): 73.0,
+    ("mnist", "lognormal", 0.0, "md"): 73.0,
+    ("mnist", "lognormal", 3.0, "fedavg"): 73.0,
+    ("mnist", "lognormal", 3.0, "md"): 73.0,
+    ("mnist", "by_class", np.nan, "fedavg"): 71.0,
+    ("mnist", "by_class", np.nan, "fedsampling"): 78.0,
+    ("mnist", "by_class", np.nan, pages.PRIVATE): 86.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("setting", "level", "false"),
+    [
+        (("mnist", "lognormal", 1.5, pages.PRIVATE), 88.0, []),
+        (("topics", "natural", np.nan, "md"), 70.0, ["topics draws"]),
+        (("topics", "lognormal", 3.0, "fedavg"), 68.0, ["topics spread"]),
+        (("topics", "lognormal", 3.0, pages.PRIVATE), 60.0, ["topics spread"]),
+        (("topics", "by_class", np.nan, "md"), 50.0, ["topics class"]),
+        (("mnist", "lognormal", 1.5, pages.PRIVATE), 74.0, ["mnist draws"]),
+        (("mnist", "lognormal", 1.5, "fedsampling"), 78.0, ["mnist true"]),
+        (("mnist", "lognormal", 3.0, "md"), 70.0, ["mnist spread"]),
+        (("mnist", "by_class", np.nan, "fedsampling"), 71.0, ["mnist class"]),
+    ],
+)
+def test_the_sentences_on_the_ablations_are_held_by_the_runs(setting, level, false):
+    rows = [
+        {"task": task, "partition": partition, "sigma": sigma, "arm": arm, "seed": seed}
+        | {"test_accuracy": value + 0.05 * (k + 1) * (seed - 2), "macro_f1": 0}
+        | (pages.HIDDEN[task] if arm == pages.PRIVATE else {})
+        for k, ((task, partition, sigma, arm), value) in enumerate(
+            (ABLATED | {setting: level}).items()
+        )
+        for seed in range(5)
+    ]
+    numbers, holds = pages.ablation_findings(*[make_metrics(rows)] * 2)
+    assert [name for name, is_true in holds.items() if not is_true] == false
+    lost = 0 if setting[3] == pages.PRIVATE and setting[0] == "topics" else 5
+    assert (numbers["topics_lost"], numbers["topics_of"]) == (lost, 5)
+
+
 @pytest.mark.parametrize(
     ("private", "examples", "tenth", "false"),
     [

@@ -294,6 +294,8 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     by_measure = {
         m: loss_gains(CIFAR_SHORT, measure=m)["Algorithm 2"] for m in clustered_grid.MEASURES
     }
+    every_gain = [gain for by_name in (*gains.values(), prox) for gain in by_name.values()]
+    every_gain += by_measure.values()
     alike = on_measures.__wrapped__(CIFAR_SHORT).table.set_index(["setting", "compared with"])
     words = {name: ledger.decide_by_id(f"clustered-{name}")[1].verdict for name in CLAIMS}
     with_data = {name: word for name, word in words.items() if word not in ("no-data", "pending")}
@@ -309,11 +311,12 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "grown": grown.low > 0,
         "near": similar[0.1].low < 0.03 < similar[0.1].high,
         "no saving": all(saved[name][10.0] == (0, 0, 0) for name in saved),
-        "sooner": saved["Algorithm 2"][0.1].low > 0,
+        "sooner": min(saved["Algorithm 2"][c].low for c in (0.1, 0.01)) > 0,
         "sizes sooner": max(saved["Algorithm 1"][c].low for c in SKEWS if c != 0.001) <= 0,
         "calm": loss_jumps["Algorithm 2"].low > 0 > loss_jumps["Algorithm 1"].low
         and loss_jumps["Algorithm 1"].high > 0,
         "accuracy": all(low < 0 < high for _, low, high in accuracy_jumps.values()),
+        "behind": all(high > 0 for *_, high in every_gain),
         "prox": prox["Algorithm 2"].low > 0 > prox["Algorithm 1"].low
         and prox["Algorithm 1"].high > 0,
         "calmer with prox": calmer["low"].loc[["MD", "Algorithm 1"]].min() > 0
@@ -326,7 +329,8 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     }
     nats = {f"similar_{c:g}": similar[c] for c in SKEWS} | {f"sizes_{c:g}": sizes[c] for c in SKEWS}
     nats |= {"grown": grown, "prox_sizes": prox["Algorithm 1"], "prox_similar": prox["Algorithm 2"]}
-    shares = {"saved_0.1": saved["Algorithm 2"][0.1], "calm": loss_jumps["Algorithm 2"]}
+    shares = {f"saved_{c:g}": saved["Algorithm 2"][c] for c in (0.1, 0.01)}
+    shares |= {"calm": loss_jumps["Algorithm 2"]}
     numbers = {k: statistics.format_interval(*v, ".2f") for k, v in nats.items()}
     numbers |= {m: statistics.format_interval(*v, ".2f") for m, v in by_measure.items()}
     numbers["similar_0.1"] = statistics.format_interval(*similar[0.1], ".3f")
@@ -401,7 +405,8 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     by_steps, by_prox = [loss_gains(steps=n) for n in steps], [loss_gains(prox=mu) for mu in prox]
     others = [gains["Algorithm 2"] for gains in (*by_steps, *by_prox)]
     others_by_size = [gains["Algorithm 1"] for gains in (*by_steps, *by_prox)]
-    gain_of_few, growth = loss_gains(clients_per_round=5)["Algorithm 1"], _growth_of_gain(MNIST)
+    by_cohort = {m: loss_gains(clients_per_round=m) for m in COHORTS}
+    gain_of_few, growth = by_cohort[5]["Algorithm 1"], _growth_of_gain(MNIST)
     work = better_with_more_work.__wrapped__(MNIST)
     ten_clients, many_clients = (
         loss_gains(clients=n, clients_per_round=m) for n, m in clustered_grid.PARTICIPANTS.items()
@@ -430,7 +435,7 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     _, evidence_of_never_worse = ledger.decide_by_id("clustered-6-never-worse")
     never_worse = evidence_of_never_worse.table
     verdicts = {}
-    for name in ("6-never-worse", "fig-8-steps"):
+    for name in ("6-never-worse", "fig-8-steps", "fig-8-cohorts"):
         _, evidence = ledger.decide_by_id(f"clustered-{name}")
         verdicts[name] = evidence.substitute or evidence.verdict
     similar_means = [similar[c].mean for c in SKEWS]
@@ -440,6 +445,9 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "open": similar[0.001].low < 0 < similar[0.001].high,
         "nothing": size[0.1].low > 0 > max(gain.low for gain in size_elsewhere),
         "few": gain_of_few.high < 0,
+        "amount": min(by_cohort[m]["Algorithm 2"].low for m in COHORTS[1:]) > 0
+        and by_cohort[5]["Algorithm 2"].low < 0 < by_cohort[5]["Algorithm 2"].mean,
+        "fewest": verdicts["fig-8-cohorts"] == "differs",
         "chance": verdicts["6-never-worse"] == "undecided" and len(never_worse) == 20,
         "only": (never_worse["high"] < 0).sum() == 1,
         "mu": (mu["high"] < 0).loc[[0.001, 0.01]].all() and mu["low"].idxmin() == 0.001,
@@ -449,8 +457,8 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "others": min(low for _, low, _ in others) > 0,
         "work": work.verdict == "agrees",
         "faster": verdicts["fig-8-steps"] == "undecided",
-        "sooner": saved[10.0].low < 0 < saved[10.0].high
-        and all(saved[c].low > 0 for c in SKEWS if c != 10.0),
+        "no saving": saved[10.0].low <= 0 <= saved[10.0].high,
+        "sooner": all(saved[c].low > 0 for c in SKEWS if c != 10.0),
         "close": on_light_skew.__wrapped__(MNIST).verdict == "agrees",
         "sizes_saved": all(low <= 0 <= high for _, low, high in saved_by_size.values()),
         "calm": min(loss_jumps["Algorithm 2"].low, accuracy_jumps["Algorithm 2"].low)
@@ -465,7 +473,7 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "calm": loss_jumps["Algorithm 2"],
         "calm_accuracy": accuracy_jumps["Algorithm 2"],
     }
-    shares |= {"saved": saved[0.1], "saved_skewed": saved[0.001]}
+    shares |= {"saved": saved[0.1], "saved_usual": saved[0.01], "saved_skewed": saved[0.001]}
     spans |= {f"grey_{k}": statistics.format_interval(*v, ".0f") for k, v in shares.items()}
     spans["grey_calm_sizes"] = _format_change(loss_jumps["Algorithm 1"])
     spans["grey_mu"] = statistics.format_interval(

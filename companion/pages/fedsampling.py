@@ -394,6 +394,7 @@ def images_findings(
     return values, {
         "above": min(above["fedavg"].low, above["md"].low) > 0,
         "examples": bool(ratios["examples"].between(0.8, 1.25).all()),
+        "bytes": 0.8 < ratios.loc["fedsampling"].loc[10]["bytes_up"] < 1.25,
         "tenth": tenth_above.low < 0 < tenth_above.high,
         "everyone": above[TENTH].low > 0,
     }
@@ -470,31 +471,111 @@ def _draw_panel(ax: Axes, panel: Panel, note: str) -> None:
         ax.axvline(panel.split, color=plots.GREY, lw=0.8)
 
 
-def draw_ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
-    """Draw what the slides vary on one task: how clients are sampled, the spread of their sizes, one class per client,
-    and FedSampling's epsilon and M. `note` stands where runs of a panel are not recorded, or none at all."""
+class Ablations(NamedTuple):
+    """The runs in which the slides vary one thing at a time."""
+
+    draws: pd.DataFrame  # of clients, in the usual federation
+    spreads: pd.DataFrame  # of the clients' sizes
+    one_class: pd.DataFrame  # for each client
+    hidden: pd.DataFrame  # private FedSampling in the usual federation, with every epsilon and M
+
+
+def select_ablations(runs: pd.DataFrame, task: str) -> Ablations:
+    """Select what the slides vary on one task, from the ends of runs (`final_metrics`)."""
     runs = runs[(runs["task"] == task) & (runs["network"] == "")]
-    if not len(runs):
-        return plots.not_recorded(note)
     default = HIDDEN[task]
     is_default = (runs["epsilon"] == default["epsilon"]) & (runs["size_cap"] == default["size_cap"])
     at_default = runs["epsilon"].isna() | is_default
     kind, sigma = DEFAULT_PARTITIONS[task]
     sigmas = runs["sigma"] == sigma if kind == "lognormal" else runs["sigma"].isna()
-    federation, label = (runs["partition"] == kind) & sigmas, PARTITION_LABELS[kind]
+    federation = (runs["partition"] == kind) & sigmas
+    lognormal, by_class = (runs["partition"] == name for name in ("lognormal", "by_class"))
+    return Ablations(
+        runs[federation & at_default],
+        runs[lognormal & at_default],
+        runs[by_class & at_default],
+        runs[federation & (runs["arm"] == PRIVATE)],
+    )
+
+
+def ablation_findings(
+    on_topics: pd.DataFrame, on_mnist: pd.DataFrame
+) -> tuple[dict[str, str | float], dict[str, bool]]:
+    """Return what the page states of the slides' ablations on `topics` and on MNIST, from the ends of runs.
+
+    Returns:
+        points of accuracy with 95 % intervals over seeds, of runs that did not diverge; how many runs of private
+        FedSampling diverged at the largest spread, and of how many; and by sentence whether it holds.
+    """
+    topics, mnist = select_ablations(on_topics, "topics"), select_ablations(on_mnist, "mnist")
+
+    def above(runs: pd.DataFrame, arm: str, other: str) -> statistics.Interval:
+        """Estimate by how much an arm is above another, over paired seeds."""
+        wide = runs.pivot_table("test_accuracy", "seed", "arm")
+        return statistics.mean_interval((wide[arm] - wide[other]).dropna())
+
+    def change(runs: pd.DataFrame, arm: str) -> statistics.Interval:
+        """Estimate by how much an arm's accuracy changes from equal sizes to the largest spread."""
+        wide = runs[runs["arm"] == arm].pivot_table("test_accuracy", "seed", "sigma")
+        return statistics.mean_interval((wide[SPREADS[-1]] - wide[SPREADS[0]]).dropna())
+
+    of_draws = [above(topics.draws, PRIVATE, arm) for arm in ("fedavg", "fedavg-unbiased", "md")]
+    is_widest = (topics.spreads["arm"] == PRIVATE) & (topics.spreads["sigma"] == SPREADS[-1])
+    widest = topics.spreads.loc[is_widest, "test_accuracy"]
+    lost = int(widest.isna().sum())
+    intervals = {
+        "topics_spread_fedavg": change(topics.spreads, "fedavg"),
+        "topics_class_fedavg": above(topics.one_class, "fedsampling", "fedavg"),
+        "topics_class_md": above(topics.one_class, "fedsampling", "md"),
+        "mnist_draws_fedavg": above(mnist.draws, PRIVATE, "fedavg"),
+        "mnist_draws_md": above(mnist.draws, PRIVATE, "md"),
+        "mnist_true_fedavg": above(mnist.draws, "fedsampling", "fedavg"),
+        "mnist_true_md": above(mnist.draws, "fedsampling", "md"),
+        "mnist_spread_fedavg": change(mnist.spreads, "fedavg"),
+        "mnist_spread_md": change(mnist.spreads, "md"),
+        "mnist_class_private": above(mnist.one_class, PRIVATE, "fedavg"),
+        "mnist_class_true": above(mnist.one_class, "fedsampling", "fedavg"),
+    }
+
+    def group(start: str) -> list[statistics.Interval]:
+        """Return the intervals whose names begin so."""
+        return [each for name, each in intervals.items() if name.startswith(start)]
+
+    holds = {
+        "topics draws": all(each.low < 0 < each.high for each in of_draws),
+        "topics spread": intervals["topics_spread_fedavg"].high < 0 and 2 * lost > len(widest),
+        "topics class": all(each.low < 0 < each.high for each in group("topics_class")),
+        "mnist draws": min(each.low for each in group("mnist_draws")) > 5,
+        "mnist true": all(each.low > -1 and each.high < 1 for each in group("mnist_true")),
+        "mnist spread": min(each.low for each in group("mnist_spread")) > -QUICKLY,
+        "mnist class": min(each.low for each in group("mnist_class")) > 0,
+    }
+    values: dict[str, str | float] = {
+        name: statistics.format_interval(*each, ".1f" if each.low > 0 else "+.1f")
+        for name, each in intervals.items()
+    }
+    return values | {"topics_lost": lost, "topics_of": len(widest)}, holds
+
+
+def draw_ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
+    """Draw what the slides vary on one task: how clients are sampled, the spread of their sizes, one class per client,
+    and FedSampling's epsilon and M. `note` stands where runs of a panel are not recorded, or none at all."""
+    ablations = select_ablations(runs, task)
+    if all(not len(part) for part in ablations):
+        return plots.not_recorded(note)
+    label = PARTITION_LABELS[DEFAULT_PARTITIONS[task][0]]
     designs = ("fedavg", "fedavg-unbiased", "md", PRIVATE)
     arms = ("fedavg", "md", PRIVATE, "fedsampling")
-    lognormal, by_class = (runs["partition"] == name for name in ("lognormal", "by_class"))
     parts = {
-        f"Ways to draw clients ({label})": _compare_arms(runs[federation & at_default], designs),
-        "Spread of the sizes": _compare_spreads(runs[lognormal & at_default], arms),
-        "One class each": _compare_arms(runs[by_class & at_default], arms),
-        f"ε and M ({label})": _compare_privacy(runs[federation & (runs["arm"] == PRIVATE)], task),
+        f"Ways to draw clients ({label})": _compare_arms(ablations.draws, designs),
+        "Spread of the sizes": _compare_spreads(ablations.spreads, arms),
+        "One class each": _compare_arms(ablations.one_class, arms),
+        f"ε and M ({label})": _compare_privacy(ablations.hidden, task),
     }
     figure = plots.panels(_draw_panel, parts, note, height=2.3, sharex=False, columns=2)
     for ax in figure.axes[::2]:
         ax.set_ylabel("accuracy on the\nglobal test set (%)")
-    recorded = set(runs.loc[at_default, "arm"])
+    recorded = set(pd.concat(ablations[:3])["arm"])
     styles = {arm: _arm_style(arm)._replace(marker="") for arm in arms if arm in recorded}
     plots.legend(figure, styles, columns=4)
     return figure
