@@ -19,22 +19,22 @@
 #
 # (the-yardstick)=
 #
-# **Strata of least variance, which we recommend, miss the [yardstick that we set beforehand](../comparison):** a fifth fewer megabytes than the best rival that asks clients for nothing, on both tasks
-# whose clients are given by nature. On newsgroups by author they need {glue:text}`ch10_second_newsgroups_rival_ratio` times the megabytes of {glue:text}`ch10_second_newsgroups_rival`, where their own number is a lower bound, and on Shakespeare by role
-# {glue:text}`ch10_second_shakespeare_rival_ratio` times those of the design {glue:text}`ch10_second_shakespeare_rival`.
+# **{term}`Strata of least variance <strata of least variance>`, which we recommend in one case below, miss the [yardstick that we set beforehand](../comparison).** Before the runs we wrote that they are worth a change of code if they need a fifth fewer megabytes than the best rival that asks clients for nothing, on both tasks
+# whose clients are given by nature. They do so on neither. On newsgroups by author they need {glue:text}`ch10_second_newsgroups_rival_ratio` times the megabytes of {glue:text}`ch10_second_newsgroups_rival` ([explained below](which-ask)), and on Shakespeare by role
+# {glue:text}`ch10_second_shakespeare_rival_ratio` times those of the design {glue:text}`ch10_second_shakespeare_rival`. Some seeds of either design never hold the accuracy, so these two numbers are rough. Consider the strata in the case of step 3, and not otherwise.
 #
-# **If you train only the last layer, on features of a frozen network, you may need no design at all,** because one round without training ends above a hundred rounds of every design, with ridge regression on features of CIFAR-10 and CIFAR-100 and with class means on newsgroups. On CIFAR-100 features,
-# ridge regression from sums that clients send once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design {glue:text}`ch10_closed_ridge_best:.1f` %. The sums are {glue:text}`ch10_closed_ridge_megabytes:.0f` MB and a run of MD
-# {glue:text}`ch10_closed_ridge_budget:.0f` MB ([all five tasks](closed-form)).
+# **If you train only the last layer, on features of a frozen network, you may need no design at all,** because one round without training ends above a hundred rounds of every design: by less than a point with ridge regression on features of CIFAR-10 and CIFAR-100, and by {glue:text}`ch10_closed_means_lead:.1f` points with class means on newsgroups. On CIFAR-100 features
+# ridge regression from sums that clients send once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design {glue:text}`ch10_closed_ridge_best:.1f` %. These sums cost {glue:text}`ch10_closed_times_low:.1f` to {glue:text}`ch10_closed_times_high:.1f` times the bytes of a run of MD. Try both heads on a validation split, because
+# class means end more than five points behind MD on the images ([all five tasks](closed-form)).
 #
 # You have a federation to run. Here is what to do, the cheapest step first.
 #
 # 1. **Tune the learning rate.** On CIFAR-10 features at concentration 0.1 it takes {term}`MD sampling <md>` from {glue:text}`ch10_rate_small_accuracy:.1f` % at rate {glue:text}`ch10_rate_small:g`, our smallest, to
 #    {glue:text}`ch10_rate_accuracy:.1f` % at rate {glue:text}`ch10_rate:g`. There no design adds a tenth of that.
-# 2. **Average the server's models.** It sends nothing and changes no training. It adds up to {glue:text}`ch10_second_average_most:.1f` points to MD, and on newsgroups it changes nothing.
+# 2. **Average the server's models.** It sends nothing and changes no training. MD's averaged model ends {glue:text}`ch10_second_average_least:.1f` to {glue:text}`ch10_second_average_most:.1f` points above its last one on four of eight tasks, and less than a point above it on the other four. Rates were tuned for the average, so a last model with a rate of its own would lose less.
 # 3. **Then ask each client once for 64 numbers, if clients are heterogeneous and a round asks few of them.** Strata of least variance save a third of the bytes on Fashion-MNIST, where they need {glue:text}`ch10_second_fashion_mnist_ratio` times those of MD,
-#    and a fifth on CIFAR-10 features at 0.01, {glue:text}`ch10_second_cifar10_features_0_01_ratio` times. On newsgroups they save about a tenth at most, {glue:text}`ch10_second_newsgroups_ratio`, and on MNIST they need {glue:text}`ch10_second_mnist_ratio` times.
-# 4. **Otherwise take MD.** Where clients are more similar, or many, or are Shakespeare's roles, the strata save no bytes that ten seeds can see.
+#    and a fifth on CIFAR-10 features at 0.01, {glue:text}`ch10_second_cifar10_features_0_01_ratio` times. On newsgroups they save about a tenth at most, {glue:text}`ch10_second_newsgroups_ratio`, and on MNIST they need {glue:text}`ch10_second_mnist_ratio` times. Of these four tasks only Fashion-MNIST and MNIST train more than a last layer; the savings on the other two are for those who cannot use a head in closed form.
+# 4. **Otherwise take MD.** Where clients are more similar, where a round has fifty participants, or where clients are Shakespeare's roles, the strata save no bytes that ten seeds can see.
 # 5. **Leave what costs more in every round.** FedSTS, FedSTaS (as written and corrected), SCAFFOLD and power of choice need at least {glue:text}`ch10_second_dear_low:.2f` times the bytes of MD on all five planned tasks where they ran.
 #
 # ```{provenance} The answer
@@ -71,23 +71,30 @@ glue_figure("ch10_summary", saved_bytes.draw_summary(saved_bytes.select_shown(ou
 glue_values("ch10", **saved_bytes.compute_numbers(outcomes, against_md))
 heads = closed_form_heads.compute_outcomes(closed_form_heads.load(), outcomes, "md")
 glue_values("ch10", **saved_bytes.compute_closed_form_numbers(heads, outcomes))
+missed = {c: saved_bytes.count_missed_classes(n, c) for n, c in ((10, 0.01), (10, 0.1))}
+missed_hundred = saved_bytes.count_missed_classes(100, 0.1)
+glue_values("ch10", missed_unlike=missed[0.01], missed_hundred=missed_hundred)
+expect("with ten classes at 0.1 next to none", missed[0.1] < 0.1 < 1 < missed[0.01])
 tree = decision_tree.build(outcomes, against_md, settings, recorded, heads)
 glue_figure("ch10_tree", decision_tree.draw(tree))
 rate = saved_bytes.compute_rate_gain(settings["cifar10-features"], recorded)
 glue_values("ch10", **rate)
 holds = saved_bytes.check(outcomes, against_md)
-expect("Strata of least variance, which we recommend, miss the", holds["endpoint"])
+expect("They do so on neither", holds["endpoint"])
+expect("Some seeds of either design never hold the accuracy", holds["rough"])
 gain = rate["rate_accuracy"] - rate["rate_small_accuracy"]
 expect("There no design adds a tenth of that", holds["largest gain"] < 0.1 * gain)
-expect("and on newsgroups it changes nothing", holds["average"])
+expect("and less than a point above it on the other four", holds["average"])
 closed = saved_bytes.check_closed_form(heads, outcomes)
 expect(
     "one round without training ends above a hundred rounds of every design", closed["closed form"]
 )
+expect("by less than a point with ridge regression", closed["less than a point"])
 expect("save a third of the bytes on Fashion-MNIST", holds["a third"])
 expect("and a fifth on CIFAR-10 features at 0.01", holds["a fifth"])
 expect("On newsgroups they save about a tenth at most", holds["at most a tenth"])
 expect("the strata save no bytes that ten seeds can see", holds["same"])
+expect("all four are lower bounds", holds["bounds"])
 expect("on all five planned tasks where they ran", holds["dear"])
 expect("not even all clients together end half a point above", holds["headroom"])
 expect("take nearly all that there is", holds["nearly all"])
@@ -95,11 +102,9 @@ expect("So does that of CIFAR-100 with all hundred classes", holds["hundred"])
 expect("the strata cost bytes on CIFAR-10 features", holds["many"])
 expect("With all hundred classes most best rates lie at 30", holds["hundred rates"])
 expect("with five of twenty seeds the strata never hold MD's accuracy", holds["at most a tenth"])
-expect("HiCS-FL, which asks for nothing, needs about as little", holds["rival"])
-expect(
-    "Corrected for the number of comparisons, only the saving on Fashion-MNIST is sure",
-    holds["holm"],
-)
+expect("HiCS-FL, which asks for nothing and needs about as little", holds["rival"])
+expect("There it is two others whose savings", holds["others pass"])
+expect("only the sketch's saving on Fashion-MNIST has a $p$ below 0.05", holds["holm"])
 expect("do as well as the sketch where everybody answers", holds["labels"])
 expect("within half a point of MD at the end on seven of the eight tasks", holds["nothing"])
 expect(
@@ -112,23 +117,29 @@ expect(
     holds["raw"],
 )
 expect("and nothing on Shakespeare is saved", holds["raw role"])
-expect("On Shakespeare the strata are behind then", holds["role early"])
-expect("Early in a run the strata lead on CIFAR-10 features, newsgroups and MNIST", holds["early"])
+expect("times MD's bytes on the same five tasks", holds["raw similar"])
+expect("On six of our eight tasks MD's best rate was above 1", holds["rates above one"])
+expect("the same best rate on five of the eight tasks", holds["same rates"])
+expect("on Shakespeare the strata are behind then", holds["role early"])
+expect("Early in a run the strata lead on MNIST, newsgroups", holds["early"])
+expect("on Fashion-MNIST the interval contains zero", holds["not early"])
 expect("needs two and a half times the bytes of MD or more", holds["everybody"])
-expect("seeds, or twenty for newsgroups, decide", holds["recorded"])
+expect("ten seeds decide, or twenty for newsgroups", holds["recorded"])
+work = {(r.identity["method"]["local"]["steps"], r.identity["rounds"]) for r in recorded}
+expect("take three steps of SGD", work == {(3, 100)})
 tuning = {name: len(settings[name].tuning_seeds) for name in saved_bytes.SHOWN}
 expect(
     "Rates were chosen by two seeds, four for newsgroups",
     all(n == (4 if name.startswith("newsgroups") else 2) for name, n in tuning.items()),
 )
 expect("again a bound, and end", holds["few silent"])
-expect("is further ahead by then", holds["early rival"])
+expect("whose server keeps each client's last update, is ahead", holds["early rival"])
 expect("these two save nearly as much as the sketch", holds["few silent"])
 expect("strata from sketches are ahead of MD with 30 % silence, too", holds["silent"])
 expect("end two to four points behind MD", holds["silent"])
 expect("That may be their rates, not their strata", holds["silent rates"])
 expect("On MNIST silence makes the strata worth more", holds["silent digits"])
-expect("On CIFAR-10 features the strata change as little as without", holds["silent features"])
+expect("On CIFAR-10 features at 0.1 the strata change as little", holds["silent features"])
 expect("class means are more than five points behind MD there", closed["means of images"])
 expect("the ridge head is within a point of MD", closed["ridge by author"])
 expect("less than a tenth of what a run of MD sends", closed["cheap"])
@@ -164,7 +175,7 @@ expect("points above averaged MD", holds["similarity"])
 # :alt: One row a task, from CIFAR-10 features to Fashion-MNIST, and in each row dots with intervals for least variance by sketch and by label counts, clustered by similarity and FedAvg: the megabytes until the averaged model holds the accuracy that averaged MD ends with, relative to MD's own. Least variance lies at two thirds on Fashion-MNIST, at four fifths on CIFAR-10 at 0.01, at nine tenths on newsgroups, and near one elsewhere. FedAvg lies at 1.3 on CIFAR-10 at 0.01.
 #
 # Megabytes until the averaged model holds the accuracy with which averaged MD ends, relative to MD's own: means of ten seeds, or twenty for newsgroups, MNIST and Fashion-MNIST, with 95 % intervals. Left of 1 a
-# design saves bytes. Hollow: a lower bound, as some seeds never hold it. *Points to win*: how far all clients together are above MD after equal rounds. CIFAR stands for features of a pretrained
+# design saves bytes. Hollow: a lower bound, as some seeds never hold it. *Points to win*: how far all clients together are above MD after equal rounds. FedAvg draws clients uniformly, without replacement. CIFAR stands for features of a pretrained
 # network, 0.1 and 0.01 for the concentration of the Dirichlet law that deals the classes, and 1,000 for that many clients at 0.1.
 # ```
 #
@@ -173,21 +184,22 @@ expect("points above averaged MD", holds["similarity"])
 # ```
 #
 # A hundred or a thousand clients fine-tune the last layer of a pretrained network on CIFAR-10 or on the twenty superclasses of CIFAR-100. The 113 authors of at least ten posts classify posts of 20 Newsgroups, and the 642 speaking
-# roles of Shakespeare predict the next character. MNIST and Fashion-MNIST train a small perceptron. Each method has the rate and the schedule that are best for its average, chosen on a
-# validation split by seeds that serve nothing else; then ten seeds, or twenty for newsgroups, decide. The {doc}`protocol <../comparison>` was committed before the runs.
+# roles of Shakespeare predict the next character. MNIST and Fashion-MNIST train a small perceptron. In each of a hundred rounds ten participants, or fifty of the thousand, take three steps of SGD on batches of 128 examples; with more local work, rates and savings may be others, and but for [one check](convolutional-check) we have not measured them. Each method has the rate and the schedule that are best for its average, chosen on a
+# validation split by seeds that serve nothing else; then ten seeds decide, or twenty for newsgroups, MNIST and Fashion-MNIST. The {doc}`protocol <../comparison>` was committed before the runs.
 #
 # (where-nothing-helps)=
 #
 # **There is little to win in most tasks, and where MD is good already nothing helps.** On CIFAR-10 features with a thousand clients not even all clients together end half a point above averaged MD. On CIFAR-10 features at 0.01
 # strata of least variance take nearly all that there is, and on newsgroups they take {glue:text}`ch10_second_author_share:.0f` % of {glue:text}`ch10_second_author_headroom:.1f` points. In four settings, CIFAR-10 and CIFAR-100 features at
-# 0.1, a thousand clients, and Shakespeare, they need {glue:text}`ch10_second_same_low:.2f` to {glue:text}`ch10_second_same_high:.2f` times the bytes of MD, and each interval contains 1. So does that of CIFAR-100 with all hundred classes, {glue:text}`ch10_second_hundred_ratio`.
+# 0.1, a thousand clients, and Shakespeare, they need at least {glue:text}`ch10_second_same_low:.2f` to {glue:text}`ch10_second_same_high:.2f` times the bytes of MD (all four are lower bounds), and each interval contains 1. So does that of CIFAR-100 with all hundred classes, {glue:text}`ch10_second_hundred_ratio`.
 #
-# **Early in a run the strata lead on CIFAR-10 features, newsgroups and MNIST,** at a quarter of the budget by {glue:text}`ch10_second_mnist_early` points on MNIST and {glue:text}`ch10_second_cifar10_features_0_01_early` on CIFAR-10 features at 0.01. But rates were tuned for the end, and on newsgroups FedVARP, whose server keeps each client's last update, is further ahead by then.
-# On Shakespeare the strata are behind then: {glue:text}`ch10_second_shakespeare_early` points.
+# **Early in a run the strata lead on MNIST, newsgroups, and CIFAR-10 features with a hundred clients,** at a quarter of the budget by {glue:text}`ch10_second_mnist_early` points on MNIST, {glue:text}`ch10_second_cifar10_features_0_01_early` on CIFAR-10 features at 0.01 and {glue:text}`ch10_second_newsgroups_early` on newsgroups. With a thousand clients and on Fashion-MNIST the interval contains zero, and
+# on Shakespeare the strata are behind then: {glue:text}`ch10_second_shakespeare_early` points. But rates were tuned for the end, and on newsgroups FedVARP, whose server keeps each client's last update, is ahead of MD by {glue:text}`ch10_second_newsgroups_early_fedvarp` points by then.
 #
 # (how-sure)=
 #
-# **How sure is it?** On newsgroups the ratio is a bound, since with five of twenty seeds the strata never hold MD's accuracy, so it proves no saving by itself; and HiCS-FL, which asks for nothing, needs about as little. Corrected for the number of comparisons, only the saving on Fashion-MNIST is sure for the sketch, where everybody answers: Holm's $p$ is {glue:text}`ch10_second_unlike_p:.2f` on CIFAR-10 features at 0.01 and {glue:text}`ch10_second_author_p:.2f` on newsgroups. (MNIST and Fashion-MNIST, added later, are corrected with each other alone.) Rates were chosen by two seeds, four for newsgroups, and the intervals leave out the uncertainty of that choice: on Fashion-MNIST it gave {glue:text}`ch10_second_fashion_mnist_md_rate:g` to MD and {glue:text}`ch10_second_fashion_mnist_rate:g` to the strata. The points over MD at the end
+# **How sure is it?** Corrected for the number of comparisons, only the sketch's saving on Fashion-MNIST has a $p$ below 0.05, where everybody answers: Holm's $p$ is {glue:text}`ch10_second_unlike_p:.2f` on CIFAR-10 features at 0.01 and {glue:text}`ch10_second_author_p:.2f` on newsgroups. MNIST and Fashion-MNIST were added later and are corrected with each other alone, which is a milder correction. On newsgroups the sketch's ratio is a bound, too, since with five of twenty seeds the strata never hold MD's accuracy. There it is two others whose savings
+# pass the correction: label counts, and HiCS-FL, which asks for nothing and needs about as little. Rates were chosen by two seeds, four for newsgroups, and neither the intervals nor $p$ contain the uncertainty of that choice: on Fashion-MNIST it gave {glue:text}`ch10_second_fashion_mnist_md_rate:g` to MD and {glue:text}`ch10_second_fashion_mnist_rate:g` to the strata. The points over MD at the end
 # agree: {glue:text}`ch10_second_fashion_mnist_points`, {glue:text}`ch10_second_cifar10_features_0_01_points` and {glue:text}`ch10_second_newsgroups_points`.
 #
 # (convolutional-check)=
@@ -219,7 +231,7 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 # :recorded: comparison, closed-form
 # ```
 #
-# On the four CIFAR tasks the ridge head of all clients is above every averaged design, wherever the designs are stopped, and even above all clients together. Within the megabytes of MD's run it is above them on CIFAR-100 features and with a thousand clients only, because just some of the clients' sums fit into them; on CIFAR-10 features at 0.1 it is then behind MD. Its cost is
+# On the four CIFAR tasks the ridge head of all clients is above every averaged design, whether the designs are stopped at equal megabytes or after equal rounds, and even above all clients together. Within the megabytes of MD's run it is above them on CIFAR-100 features and with a thousand clients only, because just some of the clients' sums fit into them; on CIFAR-10 features at 0.1 it is then behind MD. Its cost is
 # {glue:text}`ch10_closed_times_low:.1f` to {glue:text}`ch10_closed_times_high:.1f` times the megabytes of MD's run, because second moments of 1,280 features are many numbers; class means cost less than a tenth of what a run of MD sends, but class means are more than five points behind MD there.
 #
 # On newsgroups it is the other way round. Class means end at {glue:text}`ch10_closed_means:.1f` %, the best design at {glue:text}`ch10_closed_means_best:.1f` %, and they cost {glue:text}`ch10_closed_means_kilobytes:.0f` kB from all clients together, while the ridge head is within a point of MD,
@@ -265,13 +277,14 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 #
 # (which-tune)=
 #
-# **1. Have you tuned the learning rate, for the averaged model and at the number of participants that you will ask?** Try 0.1, 0.3 and 1, constant and falling by a cosine, and extend the grid while the best rate lies at its end. Tune again for the design that you take, since in our runs each had its own rate. Each rate costs a run, which our megabytes leave out.
+# **1. Have you tuned the learning rate, for the averaged model and at the number of participants that you will ask?** Try 0.1, 0.3 and 1, constant and falling by a cosine, and extend the grid while the best rate lies at its end. On six of our eight tasks MD's best rate was above 1, so expect to extend it. Each rate costs a run, which our megabytes leave out, and a second design has to be tuned, too: that is six runs at least, and the best saving that we saw is a third of one run. So a design
+# pays in bytes only if you train often at one tuned rate, or if MD's rate serves it, too. MD and the strata had the same best rate on five of the eight tasks.
 #
 # (which-average)=
 #
-# **2. Can you report an average of the server's models?** After each round keep a second model, $\bar{\boldsymbol w} \leftarrow 0.9\,\bar{\boldsymbol w} + 0.1\,\boldsymbol w$, which no client trains from, and deploy it. If you must deploy the last model and each client can answer question 3, take strata of least variance. Between last models they
-# save a fifth to a half on five of eight tasks, where they hold MD's accuracy with every seed: they need {glue:text}`ch10_second_fashion_mnist_raw_ratio` times MD's bytes on Fashion-MNIST, {glue:text}`ch10_second_cifar10_features_raw_ratio` on CIFAR-10 features,
-# and nothing on Shakespeare is saved, where they end {glue:text}`ch10_second_shakespeare_raw_points` points from MD. But rates were tuned for averages, so last models scatter.
+# **2. Can you report an average of the server's models?** After each round keep a second model, $\bar{\boldsymbol w} \leftarrow 0.9\,\bar{\boldsymbol w} + 0.1\,\boldsymbol w$, which no client trains from, and deploy it. If you must deploy the last model, and clients can send what question 3 asks for, take strata of least variance. Between last models they
+# save a fifth to a half on five of eight tasks, where they hold MD's accuracy with every seed: they need {glue:text}`ch10_second_fashion_mnist_raw_ratio` times MD's bytes on Fashion-MNIST, {glue:text}`ch10_second_cifar10_features_raw_ratio` on CIFAR-10 features at 0.1,
+# and nothing on Shakespeare is saved, where they end {glue:text}`ch10_second_shakespeare_raw_points` points from MD. If clients cannot send that, and the server may see single updates, take clustered sampling by similarity, which needs {glue:text}`ch10_second_raw_similar_low:.2f` to {glue:text}`ch10_second_raw_similar_high:.2f` times MD's bytes on the same five tasks. But rates were tuned for averages, so last models scatter.
 #
 # (which-ask)=
 #
@@ -280,9 +293,9 @@ table(saved_bytes.tabulate_closed_form(heads, outcomes, settings))
 #
 # (which-unlike)=
 #
-# **4. Does a round of MD miss whole classes?** If so, take strata of least variance, for 256 bytes a client, once. Clients must be able to make the first model from a seed, or else each must download it first. Label counts with Laplace noise ($\varepsilon = 1$ for one example) do as well as the sketch where everybody answers.
-# Ten of a hundred clients missed a class or more at concentration 0.01. With fifty of them at 0.1 the strata cost bytes on CIFAR-10 features, {glue:text}`ch10_second_many_ratio` times those of MD, which may draw a client twice and sends less then.
-# Where the line is we have not measured. If clients are similar or many, or you cannot tell, take MD.
+# **4. Does a round of MD miss a good part of the classes?** If so, take strata of least variance, for 256 bytes a client, once. Clients must be able to make the first model from a seed, or else each must download it first. Label counts with Laplace noise ($\varepsilon = 1$ for one example) do as well as the sketch where everybody answers.
+# At concentration 0.01, a round of ten of a hundred clients misses {glue:text}`ch10_missed_unlike:.1f` of ten classes on average, and there the strata saved bytes. With a hundred classes at 0.1 it misses {glue:text}`ch10_missed_hundred:.1f` of the hundred, with ten classes at 0.1 next to none, and nothing that ten seeds can see was saved. With fifty of a hundred participants at 0.1 the strata cost bytes on CIFAR-10 features, {glue:text}`ch10_second_many_ratio` times those of MD, which may draw a client twice and sends less then.
+# Where the line is we have not measured. If clients are similar, if a round has many participants, or if you cannot tell, take MD.
 #
 # The names for `--method` of `fedstas run`: `md`, `fedstas-least-variance`, `clustered-similarity`, and `"fedstas-least-variance features=labels epsilon=1"`. {doc}`10b_own_loop` puts a design into your own training loop, and {doc}`10a_own_data` runs the
 # simulator on your own data.
@@ -311,9 +324,9 @@ table(saved_bytes.tabulate_costs(planned))
 # ask for less or for nothing, and these two save nearly as much as the sketch.
 #
 # ````{dropdown} On MNIST silence makes the strata worth more; with 30 % on newsgroups two designs end behind MD
-# On MNIST, at the same learning rate, with 10 % silence the strata need {glue:text}`ch10_second_few_silent_digits` times MD's bytes, and with 30 % they need {glue:text}`ch10_second_silent_digits` times; the latter stays sure after the correction.
+# On MNIST, at the same learning rate, with 10 % silence the strata need {glue:text}`ch10_second_few_silent_digits` times MD's bytes, and with 30 % they need {glue:text}`ch10_second_silent_digits` times; the latter passes the correction.
 # Then they end {glue:text}`ch10_second_silent_digits_points` points above MD. Strata from label counts do the same, and clustered sampling by similarity needs {glue:text}`ch10_second_silent_digits_similarity` times the bytes.
-# On CIFAR-10 features the strata change as little as without silence: {glue:text}`ch10_second_few_silent_features` times MD's bytes with 10 %, and {glue:text}`ch10_second_silent_features` times with 30 %.
+# On CIFAR-10 features at 0.1 the strata change as little as without silence: {glue:text}`ch10_second_few_silent_features` times MD's bytes with 10 %, and {glue:text}`ch10_second_silent_features` times with 30 %.
 #
 # On newsgroups, at the end of the budget, strata from sketches are ahead of MD with 30 % silence, too: {glue:text}`ch10_second_silent_ratio` times the bytes, and {glue:text}`ch10_second_silent_points` points. At a quarter of the budget they are not. Strata from label counts, and clustered sampling by similarity, then end two to four points behind MD, by
 # {glue:text}`ch10_second_silent_labels` and {glue:text}`ch10_second_silent_similarity`. That may be their rates, not their strata: tuning chose {glue:text}`ch10_second_silent_labels_rate:g` for both, {glue:text}`ch10_second_silent_md_rate:g` for MD and

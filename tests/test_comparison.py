@@ -11,6 +11,7 @@ import yaml
 from companion.pages import saved_bytes
 from companion.runs import closed_form_heads, comparison, fine_tuning
 from fedstas.errors import InputError
+from fedstas.sim import partition
 
 SMALL = """
 reference: md
@@ -367,3 +368,15 @@ def test_each_sentence_on_training_from_a_head_is_checked(key, setting, column, 
     assert saved_bytes.check_fine_tuning(tuned)[key]
     tuned.loc[tuned["setting"] == setting, column] += added
     assert not saved_bytes.check_fine_tuning(tuned)[key]
+
+
+def test_the_classes_that_a_round_misses_are_as_many_as_in_simulated_rounds():
+    """The mean of 20,000 rounds is within five standard errors of the expectation: a false alarm in 10^6 runs."""
+    expected = saved_bytes.count_missed_classes(10, 0.01, seeds=[3])
+    labels = np.repeat(np.arange(10), 5_000)
+    dealt = partition.make("dirichlet", labels, concentration=0.01, clients=100, seed=3)
+    rng = np.random.default_rng(0)
+    draws = rng.choice(100, (20_000, 10), p=dealt.sizes / dealt.sizes.sum())
+    missed = (~(dealt.label_counts > 0)[draws].any(axis=1)).sum(axis=1)
+    assert expected > 1
+    assert abs(missed.mean() - expected) < 5 * missed.std() / 20_000**0.5

@@ -71,7 +71,8 @@ def build(
     added = numbers["rate_accuracy"] - numbers["rate_small_accuracy"]
     tuning = comparison.load_curves(settings[saved_bytes.FEATURES], recorded, tuning=True)
     tuning_runs = tuning.loc[tuning["arm"] == "md", "run"].nunique()
-    average = saved_bytes.compute_average_gains(outcomes[outcomes["family"] == "planned"]).max()
+    average = sorted(saved_bytes.compute_average_gains(saved_bytes.select_shown(outcomes)))
+    most = average[len(average) // 2 :]  # the larger half
     rows = saved_bytes.select_shown(gains[gains["outcome"] == "ratio"])
     ratios = rows.set_index(["model", "arm", "setting"])["mean"].to_dict()
 
@@ -79,6 +80,7 @@ def build(
         return f"{ratios[model, arm, setting]:.2f}"
 
     raw = [ratios["raw", saved_bytes.RECOMMENDED, s] for s in saved_bytes.RAW_SAVES]
+    raw_similar = [ratios["raw", saved_bytes.SIMILARITY, s] for s in saved_bytes.RAW_SAVES]
     tasks = [s for m, arm, s in ratios if (m, arm) == ("average", saved_bytes.RECOMMENDED)]
     same = [ratios["average", saved_bytes.RECOMMENDED, s] for s in saved_bytes.NO_SAVING]
     similar = [
@@ -111,6 +113,7 @@ def build(
             f"{closed['closed_times_high']:.1f} times the megabytes of MD's run",
             link="closed-form",
             method="closed-form",
+            answers=(("if clients may not send such sums", "tuned"),),
         ),
         Node(
             key="tuned",
@@ -130,17 +133,18 @@ def build(
         Node(
             key="average",
             text="Can you deploy an average of the server's models, in place of the last one?",
-            gain=f"up to {average:+.1f} points for MD",
+            gain=f"{min(most):+.1f} to {max(most):+.1f} points for MD on {_count(len(most))} of "
+            f"{_count(len(average))} tasks, less than 1 elsewhere",
             cost="nothing is sent, and training stays as it is",
             link="which-average",
             answers=(("yes", "ask"), ("no", "last")),
         ),
         Node(
             key="last",
-            text="Take least-variance strata",
+            text="Take least-variance strata, or clustered sampling by similarity if clients cannot send 64 numbers",
             gain=f"{min(raw):.2f} to {max(raw):.2f} times MD's megabytes on {_count(len(raw))} of {_count(len(tasks))} tasks, "
-            "between last models",
-            cost="64 numbers (256 bytes) a client, once",
+            f"between last models; by similarity {min(raw_similar):.2f} to {max(raw_similar):.2f}",
+            cost="64 numbers (256 bytes) a client, once, or nothing; no secure aggregation",
             link="which-average",
             method="fedstas-least-variance",
         ),
@@ -154,7 +158,7 @@ def build(
             key="nothing",
             text="Take MD, or clustered sampling by similarity if the server may see single updates",
             gain=f"{get_ratio(saved_bytes.GARMENTS, saved_bytes.SIMILARITY)} times MD's megabytes on Fashion-MNIST by "
-            f"similarity, {min(similar):.2f} to {max(similar):.2f} elsewhere",
+            f"similarity, {min(similar):.2f} or more elsewhere",
             cost="nothing is sent; no secure aggregation with clustered sampling",
             link="which-ask",
             method="clustered-similarity",
@@ -173,7 +177,7 @@ def build(
             key="strata",
             text="Take least-variance strata",
             gain=f"{get_ratio(saved_bytes.GARMENTS)} times MD's megabytes on Fashion-MNIST, {get_ratio(saved_bytes.UNLIKE)} on "
-            f"CIFAR-10 at 0.01, {get_ratio(saved_bytes.BY_AUTHOR)} on newsgroups, {get_ratio('mnist')} on MNIST",
+            f"CIFAR-10 at 0.01, at least {get_ratio(saved_bytes.BY_AUTHOR)} on newsgroups, {get_ratio('mnist')} on MNIST",
             cost="64 numbers (256 bytes) a client, once; no secure aggregation",
             link="which-unlike",
             method="fedstas-least-variance",
@@ -185,7 +189,7 @@ def build(
         Node(
             key="md",
             text="Take MD sampling",
-            gain=f"strata would need {min(same):.2f} to {max(same):.2f} times its megabytes; every interval holds 1",
+            gain=f"strata would need at least {min(same):.2f} to {max(same):.2f} times its megabytes; every interval holds 1",
             cost="nothing, and it works under secure aggregation",
             link="which-unlike",
             method="md",
