@@ -955,6 +955,8 @@ topics_ablations = ablation_runs
 ablation_runs = fedsampling.final_metrics(grids["imbalance"], grids["fedsampling-mnist-ablations"])
 note = grids["fedsampling-mnist-ablations"].note
 glue_figure("ch7_ablations_mnist", fedsampling.draw_ablations(ablation_runs, "mnist", note))
+
+# %% tags=["remove-cell"]
 ablated, holds_ablated = fedsampling.ablation_findings(topics_ablations, ablation_runs)
 glue_values("ch7", **ablated)
 expect(

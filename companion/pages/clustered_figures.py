@@ -232,7 +232,7 @@ def figure_5(sizes, seed: int = 0) -> Figure:
 FIGURE_2_CLAIMS = ("fig-2", "fig-2-skew", "fig-2-close", "fig-2-faster", "fig-2-smoother-loss")
 FIGURE_2_CLAIMS += ("fig-2-smoother-accuracy",)
 # Of the other claims, those that are undecided at the reduced length.
-UNDECIDED = ("fig-6", "fig-6-sizes", "fig-10", "d5-smoother")
+UNDECIDED = ("fig-6", "fig-6-sizes", "fig-10", "d5-mu", "d5-smoother")
 CLAIMS = (*FIGURE_2_CLAIMS, "fig-6", "fig-8-steps", "fig-8-cohorts", "fig-8-more-clients")
 CLAIMS += ("fig-6-sizes", "fig-10", "d5-mu", "d5-smoother", "6-more-work", "6-never-worse")
 
@@ -294,6 +294,8 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     by_measure = {
         m: loss_gains(CIFAR_SHORT, measure=m)["Algorithm 2"] for m in clustered_grid.MEASURES
     }
+    by_mu = best_prox.__wrapped__(CIFAR_SHORT).table.set_index("mu")
+    by_mu = by_mu[["nats more than with 0.1", "low", "high"]].astype(float)
     every_gain = [gain for by_name in (*gains.values(), prox) for gain in by_name.values()]
     every_gain += by_measure.values()
     alike = on_measures.__wrapped__(CIFAR_SHORT).table.set_index(["setting", "compared with"])
@@ -321,6 +323,8 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         and prox["Algorithm 1"].high > 0,
         "calmer with prox": calmer["low"].loc[["MD", "Algorithm 1"]].min() > 0
         and calmer.loc["Algorithm 2", "low"] < 0 < calmer.loc["Algorithm 2", "high"],
+        "mu": by_mu["nats more than with 0.1"].min() > 0 and by_mu.loc[1.0, "low"] > 0,
+        "mu open": all(by_mu.loc[mu, "low"] < 0 < by_mu.loc[mu, "high"] for mu in (0.001, 0.01)),
         "measures": min(low for _, low, _ in by_measure.values()) > 0,
         "alike": alike["verdict"].loc["measure arccos", "measure L2"] == "agrees"
         and {*alike["verdict"].xs("measure L1", level="compared with")} == {"undecided"},
@@ -333,6 +337,10 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     shares |= {"calm": loss_jumps["Algorithm 2"]}
     numbers = {k: statistics.format_interval(*v, ".2f") for k, v in nats.items()}
     numbers |= {m: statistics.format_interval(*v, ".2f") for m, v in by_measure.items()}
+    numbers |= {
+        f"mu_{mu:g}": statistics.format_interval(*row, ".3f" if mu < 1 else ".2f")
+        for mu, row in by_mu.iterrows()
+    }
     numbers["similar_0.1"] = statistics.format_interval(*similar[0.1], ".3f")
     for key, name in (("prox_calm", "MD"), ("prox_calm_sizes", "Algorithm 1")):
         share = 100 * calmer.loc[name, ["share less of a jump", "low", "high"]].astype(float)
