@@ -11,8 +11,8 @@ import pandas as pd
 import yaml
 from matplotlib.figure import Figure
 
-from companion.pages import draw_probabilities, plots
-from companion.runs import feature_errors, one_rounds, protocol, statistics, tables
+from companion.pages import asking, design_comparison, draw_probabilities, plots
+from companion.runs import comparison, feature_errors, one_rounds, protocol, statistics, tables
 from companion.runs.least_variance_results import (
     FROM_UPDATES,
     LEAST_VARIANCE,
@@ -39,8 +39,8 @@ ONE_ROUND_LABELS = {  # in the figure of one-round errors
     "optimal-client-sampling": "optimal client sampling",
     "cube": "cube method",
     "fedstas-unbiased": KMEANS_LABEL,
-    FROM_UPDATES_METHOD: "the same, from updates",
     LEAST_VARIANCE_METHOD: LEAST_VARIANCE_LABEL,
+    FROM_UPDATES_METHOD: f"{LEAST_VARIANCE_LABEL},\nfrom last updates",
 }
 ONCE, ONLY_UPDATES, THEN_UPDATES = feature_errors.RENEWAL_FEATURES[1:]
 COST_LABELS = {  # in the figure of gains and the table of comparisons
@@ -487,6 +487,9 @@ def format_tuned_gains(gains: pd.DataFrame) -> dict[str, str | int]:
     for name, row in quoted.items():
         gain, low, high = gains.loc[row, ["gain", "low", "high"]]
         values[f"tuned_{name}"] = statistics.format_interval(gain, low, high, "+.1f")
+    row = gains.loc["mnist-equal", LEAST_VARIANCE, "md", "large"]
+    # two digits: the interval ends close to 0
+    values["tuned_equal_late"] = statistics.format_interval(*row[["gain", "low", "high"]], "+.2f")
     return values
 
 
@@ -504,14 +507,13 @@ def check_tuned_gains(gains: pd.DataFrame) -> dict[str, bool]:
     _, colour = signs("cifar100-coarse", "md")
     # The signs at the smaller and at the larger budget, of each setting.
     small, large = zip(*(signs(setting, "md") for setting in unlike), strict=True)
-    small_with_equal_sizes, _ = signs("mnist-equal", "md")
     return {
         # where sizes differ, least variance is surely ahead of MD at the smaller budget
         "early": all(sign == 1 for sign in small),
         # at the larger one only on Fashion-MNIST
         "late": large == (0, 1),
-        # with equal sizes it is open at the smaller budget
-        "equal": small_with_equal_sizes == 0,
+        # with equal sizes it is open at the smaller budget, and surely ahead at the larger one
+        "equal": signs("mnist-equal", "md") == (0, 1),
         # where sizes differ, it is surely ahead of corrected k-means strata at both budgets
         "corrected": all(signs(setting, "fedstas-unbiased") == (1, 1) for setting in unlike),
         # of clustered sampling by similarity, only on Fashion-MNIST at the larger budget
@@ -523,6 +525,28 @@ def check_tuned_gains(gains: pd.DataFrame) -> dict[str, bool]:
         # on colour images at the larger budget, clustered sampling is surely ahead of MD and least variance is not
         "colour": (colour_similar, colour) == (1, 0),
     }
+
+
+def compute_costs_of_asking() -> dict[str, float]:
+    """Compute the megabytes of asking 1,000 clients once: `asked` for squeezed gradients, as in the first comparison, and
+    `asked_mb` for sketches, with a first model that is made from a seed."""
+    many = protocol.read()["mnist-1000"]
+    result = design_comparison.load_results({many.name: many})[many.name]
+    errors = feature_errors.summarise(feature_errors.load())
+    sketches = asking.compute_asking_numbers(errors)["asked_mb"]
+    return {"asked": design_comparison.first_round_surcharge(result), "asked_mb": sketches}
+
+
+def compare_many_clients() -> pd.DataFrame:
+    """Compare least variance with MD in the second comparison's setting of 1,000 clients.
+
+    Returns:
+        One row per model ("average" or "raw", the last one) and outcome of `comparison.compare`, which are its index.
+    """
+    many = comparison.read()["cifar10-features-1000"]
+    pair = comparison.narrow(many, ["md", LEAST_VARIANCE])
+    gains = comparison.compare(comparison.outcomes(pair, comparison.load_runs()), "md")
+    return gains.set_index(["model", "outcome"])
 
 
 def compute_cifar_accuracies(sweep: tables.RecordedSweep) -> dict[tuple[str, str], float]:
