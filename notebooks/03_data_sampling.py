@@ -107,7 +107,7 @@ expect(
 # ```{provenance} Figure
 # ```
 #
-# The two rules agree only for C, the client of average size. The same number from each uses all of E's pictures and a third of A's, so E's pictures count three times as much. The same chance for each picture treats all pictures alike,
+# The two rules agree only for C, the client of average size. The same number from each uses all of E's pictures and a third of A's, so a picture of E is three times as likely to be used as one of A. The same chance for each picture treats all pictures alike,
 # but the server must know the total, 60, to set that chance to one half. The sizes are what the clients want to hide.
 
 # %% [markdown]
@@ -120,12 +120,12 @@ expect(
 # ```{admonition} As written: journal, Algorithm 1
 # :class: as-written
 # "a sample of $\lfloor n^*/m \rfloor$ observations from $\mathcal{D}_k$ taken with sampling probabilities
-# $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$". And Sec. 4.1: if each example is chosen with
-# probability $n^*/n$, the sample has the size $n^*$ that is asked for.
+# $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$". Section 4.1 gives the same probability,
+# with $n^*$ the "desired" sample size.
 # ```
 #
-# Here $\mathcal{D}_k$ are the $n_k$ examples of client $k$. The paper's $n$ counts the examples of the $m$ participants, and $\tilde n$ is an
-# estimate of this number. We call it $n_S$, since elsewhere ([](01_aggregation.ipynb)) $n$ counts all examples.
+# Here $\mathcal{D}_k$ are the $n_k$ examples of client $k$. In Section 4.1 the paper's $n$ counts the examples of all $N$ clients, and in Section 5.2 those of the $m$ participants, of which $\tilde n$ is an
+# estimate. We call this second number $n_S$, since elsewhere ([](01_aggregation.ipynb)) $n$ counts all examples.
 #
 # The first half of the sentence asks each participant for the same number, and the second half takes each
 # example with the same probability. As with A, C and E, the two agree only for a client of average size. The second half also leaves open whether each example is drawn by itself or a fixed share of each client's examples. That makes three readings. To
@@ -220,7 +220,7 @@ expect(
 )
 expect("It misses the request", got.sum() < n_star, drawn=got.sum())
 uneven = (got[0] / cohort_sizes[0]) / (got[-1] / cohort_sizes[-1])
-expect("the examples of small clients count for more", uneven > 1.05, small_to_large=uneven)
+expect("the examples of small clients are used more often", uneven > 1.05, small_to_large=uneven)
 expect(
     "its expected sample is larger by the same factor",
     more[-1] / more[0] > 0.8,
@@ -245,7 +245,7 @@ expect(
 #   for. The smallest client, with {glue:text}`ch3_small` examples, now and then draws nothing, in {glue:text}`ch3_none:.1f` % of the
 #   rounds, and then returns the model that it was sent.
 # - **Fixed size.** Every participant is asked for {glue:text}`ch3_asked` examples. Where clients have fewer, the sample is smaller than requested. It misses the request, with {glue:text}`ch3_fixed_total` examples. And
-#   the examples of small clients count for more: {glue:text}`ch3_small_chance:.0f` % of the smallest shard are used, but only
+#   the examples of small clients are used more often: {glue:text}`ch3_small_chance:.0f` % of the smallest shard are used, but only
 #   {glue:text}`ch3_large_chance:.0f` % of the largest.
 # - **Proportional.** This reading draws {glue:text}`ch3_proportional_total` examples in every round. Only rounding makes the chances differ.
 #
@@ -253,7 +253,7 @@ expect(
 #
 # ### Do larger clients contribute more?
 #
-# Larger clients do contribute more, although the paper says that they do not. Let $\xi_k$ be the examples on which client $k$ trains. Under the rule of Section 4.1 their number
+# Larger clients do contribute more, although the paper says that they do not. Let $\xi_k$ be the examples on which client $k$ trains. Under the rule of Section 5.2 their number
 # is on average
 #
 # ```{math}
@@ -711,7 +711,7 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 #
 # ```{admonition} The paper says: journal, Sec. 6.4
 # :class: as-written
-# The sizes of clients remain private: adversaries cannot infer them.
+# The result "ensures that client dataset sizes remain private, preventing adversaries from inferring sensitive information about individual clients based on their local sample sizes".
 # ```
 
 # %%

@@ -248,7 +248,7 @@ expect("simulated rounds agrees", error < 5, standard_errors=error)
 #
 # ## What does sampling examples do to a gradient?
 #
-# No unbiased way to sample examples that does not look at the gradients is steadier than simple random sampling for all gradients. The journal says that its own is.
+# Among unbiased ways to sample equally many examples without looking at the gradients, none is steadier than simple random sampling for all gradients. The journal says that its own is.
 #
 # ```{admonition} As written: journal, Lemma 4 and Theorem 3
 # :class: as-written
@@ -377,7 +377,7 @@ expect("The bound contradicts itself", theorem_2 == {"fails"})
 #
 # ## Do the theorems of clustered sampling hold?
 #
-# The main theorem of clustered sampling holds, but its algorithms as printed do not make what the theorem asks for. Clustered sampling {cite:p}`fraboni2021clustered` is FedSTaS's closest neighbour: it draws one client from each of $m$ distributions. Its Proposition 1 says which distributions make it unbiased, and that is true. Its Algorithm 1 is meant to make such distributions:
+# The condition on which clustered sampling rests, its Proposition 1, is right, but the lines that are printed of its Algorithm 1 seldom meet it. Clustered sampling {cite:p}`fraboni2021clustered` is FedSTaS's closest neighbour: it draws one client from each of $m$ distributions. Its Proposition 1 says which distributions make it unbiased, and that is true. Its Algorithm 1 is meant to make such distributions:
 
 # %%
 rng, right = stream(s.seed, "chapter 4, Algorithm 1"), np.zeros(2, int)

@@ -208,7 +208,7 @@ table(ch08.tabulate_bytes(wire))
 # For each message that is answered, the difference is {glue:text}`ch8_up_low:.0f` to {glue:text}`ch8_up_high:.0f` kB up and {glue:text}`ch8_down_low:.0f` to {glue:text}`ch8_down_high:.0f` kB down,
 # for both tasks. How much this matters depends on the size of the model. With the {glue:text}`ch8_small` parameters of the digits the wire carries {glue:text}`ch8_small_low:.1f` to
 # {glue:text}`ch8_small_high:.1f` times the account, but with the {glue:text}`ch8_large` parameters of MNIST only {glue:text}`ch8_large_low:.2f` to
-# {glue:text}`ch8_large_high:.2f` times. For a message that carries a model, the difference is below 10 % both ways from about {glue:text}`ch8_threshold:,.0f` parameters on.
+# {glue:text}`ch8_large_high:.2f` times. On average over all messages upwards, the difference is a tenth of what a model of about {glue:text}`ch8_threshold:,.0f` parameters takes; how it divides between messages with and without a model we did not measure.
 # A message that carries only a squeezed gradient (with nine levels an eighth of a model) or a size is small, so its header weighs more. The account is
 # that of the *algorithm*: in a test, the arrays in all messages add up to it within 0.2 %.
 #
@@ -289,7 +289,7 @@ table(ch08.tabulate_nonresponse(estimates))
 
 # %% [markdown]
 # If the silent clients simply counted as zero, a quarter of the step would be missing ({glue:text}`ch8_zero:.2f` of the target). If clients are silent at random,
-# letting the others stand for them restores it: {glue:text}`ch8_stand:.2f`. The small bias that remains comes from cohorts in which a whole stratum was silent. But if large updates are
+# letting the others stand for them restores it: {glue:text}`ch8_stand:.2f`, which is the target within the error of the simulation. (Exactly unbiased these weights are not, because where a whole stratum is silent its weight goes to the others.) But if large updates are
 # missing more often, these weights do not repair it: {glue:text}`ch8_informative:.2f`. Better weights would need each client's probability of answering, which the server
 # does not know. Nor can a run test for it, because the clients that could tell did not answer.
 #
@@ -311,9 +311,9 @@ table(ch08.tabulate_nonresponse(estimates))
 #
 # ## What does the server learn?
 #
-# In the private methods the server learns no true size, but it learns much else. Tests read every message of every round and look for sizes among all numbers and shapes, sample counts
-# included. Flower's own strategies weight each client by `num-examples`; the private methods never ask for it. Errors of a client are
-# sent without their text, because PyTorch's messages would name a shape. So sizes are *not sent*. What the server can *infer* is another matter.
+# In the private methods no client is asked for its size, but the server learns much else. The only number about a size that is sent is the randomised report: with probability $\alpha$ it is the true size, clipped at $M - 1$, and the server cannot tell when. Tests with sizes above the cap read every message of every round and look for sizes among all numbers and shapes, sample counts
+# included, and find none. Flower's own strategies weight each client by `num-examples`; the private methods never ask for it. Errors of a client are
+# sent without their text, because PyTorch's messages would name a shape. What the server can *infer* is another matter.
 #
 # **An update is a gradient.** After one local step, the model that a client returns is $w_t$ less the learning rate times its gradient. So the server computes it back from the model alone, here
 # for a client of {glue:text}`ch8_task`:
