@@ -1017,14 +1017,14 @@ def tabulate_parts(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
 
 
 def part_changes(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
-    """Return what exchanging a part changes, as `part_one`, and its bytes as a multiple, as `part_one_sent`.
+    """Return what exchanging a part changes, as `part_uniform`, and its bytes as a multiple, as `part_uniform_sent`.
 
     Args:
         parts, change: as for `tabulate_parts`.
     """
     quoted = {
-        "one": "one stratum",
         "uniform": "p uniform",
+        "size": "p by size",
         "cheap": "a tenth of the data, strata frozen",
     }
     values: dict[str, object] = {}
