@@ -120,7 +120,7 @@ expect(
 # ```{admonition} As written: journal, Algorithm 1
 # :class: as-written
 # "a sample of $\lfloor n^*/m \rfloor$ observations from $\mathcal{D}_k$ taken with sampling probabilities
-# $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$". Section 4.1 gives the same probability,
+# $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$". Sec. 4.1 gives the same probability,
 # with $n^*$ the "desired" sample size.
 # ```
 #
