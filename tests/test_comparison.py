@@ -300,6 +300,14 @@ def check_with(outcomes, chosen, **values):
         ("a third", "fashion-mnist", "least-variance", "average", {"ratio": 1.5}),
         ("few silent", "newsgroups-silent-0.1", "least-variance", "average", {"ratio": 1.3}),
         ("headroom", "cifar10-features-1000", "all clients", "average", {"rounds": 90.0}),
+        ("average", "cifar10-features-0.01", "md", "average", {"large": 20.0}),
+        ("bounds", "shakespeare", "least-variance", "average", {"reached": True}),
+        ("rough", "shakespeare", "clustered-similarity", "average", {"reached": True}),
+        ("others pass", "newsgroups", "hics-fl", "average", {"ratio": 1.3}),
+        ("raw similar", "mnist", "clustered-similarity", "raw", {"ratio": 2.0}),
+        ("rates above one", "shakespeare", "md", "average", {"lr": 0.3}),
+        ("same rates", "shakespeare", "md", "average", {"lr": 9.0}),
+        ("not early", "fashion-mnist", "least-variance", "average", {"small": 99.0}),
     ],
 )
 def test_each_sentence_is_checked(key, setting, arm, model, values, outcomes):

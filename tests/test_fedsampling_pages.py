@@ -297,6 +297,10 @@ def test_the_sentences_on_the_network_for_images_are_held_by_the_runs(
     numbers, holds = pages.images_findings(tables.RecordedSweep("images", frame, 20))
     assert [name for name, is_true in holds.items() if not is_true] == false
     assert numbers["images_bytes"] == pytest.approx(10)
+    tenth_of_clients = (frame["method"] == "fedsampling") & (frame["participants"] == 10)
+    frame.loc[tenth_of_clients, "bytes_up"] *= 2
+    _, holds = pages.images_findings(tables.RecordedSweep("images", frame, 20))
+    assert not holds["bytes"]
     assert numbers["images_private"] == pytest.approx(private)
 
 

@@ -71,8 +71,8 @@ def build(
     added = numbers["rate_accuracy"] - numbers["rate_small_accuracy"]
     tuning = comparison.load_curves(settings[saved_bytes.FEATURES], recorded, tuning=True)
     tuning_runs = tuning.loc[tuning["arm"] == "md", "run"].nunique()
-    average = sorted(saved_bytes.compute_average_gains(saved_bytes.select_shown(outcomes)))
-    most = average[len(average) // 2 :]  # the larger half
+    average = saved_bytes.compute_average_gains(outcomes)
+    most = average.iloc[len(average) // 2 :]  # the larger half
     rows = saved_bytes.select_shown(gains[gains["outcome"] == "ratio"])
     rows = rows.set_index(["model", "arm", "setting"])
     ratios, is_bound = rows["mean"].to_dict(), (rows["reached"] < rows["seeds"]).to_dict()
