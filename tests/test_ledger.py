@@ -485,14 +485,31 @@ def test_a_claim_on_unavailable_data_has_no_data_until_the_runs_exist_whatever_f
         assert clustered.on_prox(LEVEL).verdict == verdict
 
 
+def test_a_claim_on_cifar10_waits_for_all_five_seeds(monkeypatch):
+    """With four it has no data, and the verdict on MNIST stands beside it."""
+    setting = {"clients": 100, "clients_per_round": 10, "prox": 0.1, "measure": ""}
+    schemes = {"md": [0.3] * 5, "clustered-size": [0.5, 0.52, 0.54, 0.5, 0.5]}
+    schemes |= {"clustered-similarity": [0.5, 0.52, 0.54, 0.5, 0.5]}
+    fewer = {name: values[:4] for name, values in schemes.items()}
+    on_mnist = make_runs(
+        {name: values[::-1] for name, values in schemes.items()}, **setting, steps=100
+    )
+    row = ledger.find_claim("clustered-fig-10")
+    for values, verdict, substitute in ((fewer, "no-data", "agrees"), (schemes, "agrees", "")):
+        frames = {"clustered-cifar10-short": make_runs(values, task="cifar10", steps=20, **setting)}
+        frames |= {"clustered-mnist": on_mnist}
+        monkeypatch.setattr(experiments, "load_sweep", frames.get)
+        evidence = row.decide(row)
+        assert (evidence.verdict, evidence.substitute) == (verdict, substitute)
+
+
 def test_the_sweeps_that_rows_recommend_exist(claims, monkeypatch, tmp_path):
     from companion.runs import experiments as declared
 
     rows = [row for row in ledger.all_claims() if "/experiments_clustered.py" in row.source]
     notes = dict(zip(claims["id"], claims["note"], strict=True))
     verdicts = claims.set_index("id")["verdict"]
-    no_sweep = "clustered-fig-6-to-10-concentration"  # the command files, of which none is recorded
-    cifar = [row for row in rows if verdicts[row.id] == "no-data" and row.id != no_sweep]
+    cifar = [row for row in rows if verdicts[row.id] == "no-data"]
     assert len(cifar) == 5
     for row in cifar:
         for sweep in ("clustered-cifar10", "clustered-cifar10-short"):
@@ -503,6 +520,18 @@ def test_the_sweeps_that_rows_recommend_exist(claims, monkeypatch, tmp_path):
     assert {item.verdict for item in evidence} == {"no-data"}
     notes_text = " ".join([*notes.values(), *(item.note for item in evidence)])
     assert set(re.findall(r"fedstas sweep (\S+)", notes_text)) <= set(declared.names())
+
+
+def test_the_figures_are_of_the_captions_concentration_only_if_the_code_draws_and_lists_it(
+    monkeypatch,
+):
+    row = ledger.find_claim("clustered-fig-6-to-10-concentration")
+    assert (row.decide(row).verdict, row.decide(row).ours) == ("agrees", "4 of 4")
+    code = clustered.CONCENTRATIONS_IN_CODE
+    for column, other in (("drawn by plots_appendix", 0.1), ("in experiments_all", "0.1, 10.0")):
+        changed = code.assign(**{column: [other, *code[column][1:]]})
+        monkeypatch.setattr(clustered, "CONCENTRATIONS_IN_CODE", changed)
+        assert (row.decide(row).verdict, row.decide(row).ours) == ("differs", "3 of 4")
 
 
 def test_the_first_printed_number_is_read():

@@ -59,6 +59,9 @@ class Setting:
     prox: float | None = None
     measure: str | None = None  # of similarity, for methods that have one
     message: str | None = None  # what participants send, a label of `MESSAGES`
+    # Fewer seeds count as none. More than `MIN_PAIRS` where runs take hours and are recorded a few at a time: what a
+    # claim comes to is then said once, of all its seeds.
+    min_seeds: int | None = None
 
     def __str__(self) -> str:
         skew = "" if self.concentration is None else f" {self.concentration:g}"
@@ -68,7 +71,7 @@ class Setting:
         """Return the recorded runs of these methods, a row per run and round.
 
         Raises:
-            MissingRuns: a method has fewer than `MIN_PAIRS` seeds.
+            MissingRuns: a method has fewer than `min_seeds` seeds, by default `MIN_PAIRS`.
         """
         frame = load_sweep(self.sweep)
         if frame is not None:
@@ -83,13 +86,14 @@ class Setting:
             if self.message is not None:
                 rows &= frame["message"] == self.message
             frame = frame[rows]
-        too_few = [method for method in methods if count_seeds(frame, method) < MIN_PAIRS]
+        least = self.min_seeds or MIN_PAIRS
+        too_few = [method for method in methods if count_seeds(frame, method) < least]
         if not too_few:
             return frame[frame["method"].isin(methods)]
         check_obtainable(self.task)
         raise MissingRuns(
             "pending",
-            f"sweep {self.sweep!r} ({self}) does not hold {MIN_PAIRS} seeds of {', '.join(too_few)} yet: "
+            f"sweep {self.sweep!r} ({self}) does not hold {least} seeds of {', '.join(too_few)} yet: "
             f"`fedstas sweep {self.sweep} --profile paper --folder results` records them",
         )
 
