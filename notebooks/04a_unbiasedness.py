@@ -184,8 +184,8 @@ expect("The smallest counterexample has two clients", decided.verdict == "fails"
 #
 # For distinct clients $\nu_k$ is the {term}`inclusion probability` $\pi_k$. If clients are drawn one after another, their inclusion probability is not $m\,p_k$. Designs
 # with $\pi_k = m\,p_k$ exist, but they have the same bias as draws with replacement. Section 3.2 of the paper calls the
-# probability of selecting a client proportional to its norm. This holds on a condition: for a single draw, or for the expected *number* of draws with
-# replacement. {doc}`The page on strata <02_stratification>` shows by how much the two differ.
+# probability of selecting a client proportional to its norm. This holds for a single draw, for the expected *number* of draws with replacement, and in designs with $\pi_k = m\,p_k$, but not
+# for distinct clients that are drawn one after another. {doc}`The page on strata <02_stratification>` shows by how much the two differ.
 #
 # ```{admonition} Verdict on Lemma 1: fails
 # :class: verdict
@@ -486,12 +486,12 @@ table(set_formulas_of_table(decided["weights"].table))
 # designs aim at equal clients. All four designs miss the other target, which is the full update weighted by data. The design as written misses it by
 # {glue:text}`ch4a_size:.0f` % of its length (the last columns of the table there).
 #
-# The preprint says that FedAvg "introduces bias into the global model", but not by what. The reason is its weights, which are $n_k$ over the cohort's total: wherever sizes differ, FedAvg's are biased
+# The preprint says that FedAvg "introduces bias into the global model", and that a limit on the local updates' deviation addresses it. A second bias is in FedAvg's weights, which are $n_k$ over the cohort's total: wherever sizes differ, FedAvg's are biased
 # for eq. 2.1. For example, draw two of the clients with the updates 1, 2 and 6 uniformly, and let their sizes be 1, 1 and 8. The mean is then {glue:text}`ch4a_ours_cohort_weights`.
 #
 # ```{admonition} Verdict on the weights of eq. 2.1: holds, on a condition
 # :class: verdict
-# Objective and aggregate agree if all clients hold equally many examples, as in the preprint's IID setting.
+# Objective and aggregate agree if all clients hold equally many examples, as in the authors' code.
 # ```
 #
 # (what-if-a-stratum-has-no-seat)=
@@ -566,7 +566,7 @@ table(expansion.table)
 table(ch04a.fractions_to_decimals(on_models.table.iloc[:, :5]))
 
 # %% [markdown]
-# Hansen–Hurwitz has the same trouble on models. On updates the random sum of the weights no longer multiplies $\boldsymbol w_t$; if the clients are drawn in proportion to their updates, the estimate does not even vary.
+# Hansen–Hurwitz has the same trouble on models. On updates the random sum of the weights no longer multiplies $\boldsymbol w_t$; if the clients are drawn in proportion to their updates, the estimate does not even vary. (The columns of Hansen–Hurwitz weight the clients equally. With other $\omega_k$ this needs draws in proportion to $\omega_k$ times the update.)
 #
 # ```{admonition} Verdict on eq. 2.4: holds, on a condition
 # :class: verdict

@@ -72,7 +72,7 @@ plots.set_page_style()
 #
 # ## Does drawing by norm lower the variance?
 #
-# With a plain mean it may raise the variance, because drawing by norm prefers the extreme updates and a plain mean repeats them. Drawing by norm certainly helps if each draw is divided by its
+# With a plain mean it may raise the variance, because drawing by norm prefers the extreme updates and a plain mean repeats them. Drawing by norm never hurts, and helps unless all norms are equal, if each draw is divided by its
 # probability and if the norm is that of the vector that is averaged. To see both, take one draw from one stratum; the mean of $m$ draws has an $m$-th of its variance.
 
 
@@ -629,7 +629,7 @@ expect("Eq. 3.5 needs a rule for whole numbers", integer_allocation.verdict == "
 #
 # ## What we learned
 #
-# - Drawing by norm is certain to help only if each draw is divided by its $p$, and if the norm is that of the vector that is averaged.
+# - Drawing by norm is sure not to hurt only if each draw is divided by its $p$, and if the norm is that of the vector that is averaged.
 # - Neyman's $S_h$ is a standard deviation, and where draws are weighted it is that of one weighted draw.
 # - Strata with proportional allocation never hurt in the limit; when $m$ is close to $H$, whole numbers of draws leave little to allocate.
 #
@@ -731,4 +731,4 @@ check.answer("variance/noisier", (-2, -1, 1, 2))
 # {cite:t}`neyman1934two` has the allocation and its standard deviation, {cite:t}`hansen1943theory` have importance sampling with replacement. W. G. Cochran, *Sampling Techniques*,
 # Chapter 5, compares strata with none, with the finite population in full. Whole numbers of draws are treated by T. Wright, "The equivalence of Neyman optimum
 # allocation for sampling and equal proportions for apportioning the U.S. House of Representatives" (The American Statistician 66, 2012).
-# Theorem 1 is quoted from {cite:t}`gao2025fedsts`.
+# Theorem 1 is quoted from {cite:t}`slessor2025fedstas`, who take it from {cite:t}`gao2025fedsts`.

@@ -222,7 +222,7 @@ expect("No bell of this width finds 6000", mean + 7 * sd < 6000, mean=mean, sd=s
 #
 # ## What becomes of the rate?
 #
-# Often the rate is no probability at all. If the estimate is guarded from below and the rate is capped at 1, it is a probability, but more than six times too large.
+# Often the rate is no probability at all. If the estimate is guarded from below and the rate is capped at 1, it is a probability, but too large: more than six times too large if a tenth of the examples is requested.
 #
 # ```{admonition} As written: journal, Section 5.2
 # :class: as-written
@@ -284,7 +284,7 @@ table(set_formulas_of_table(decided["rate_is_a_probability"].table))
 #
 # ## What limit does Lemma 2 have?
 #
-# Lemma 2 has the right limit on two conditions: the estimate must be guarded from below, and no size may exceed the cap, unless the rate itself vanishes. Three observations show why.
+# Lemma 2 has the right limit on two conditions. The estimate must be guarded from below. And it must settle at the right total, so that no size exceeds the cap and fakes have the mean $M/2$, unless the rate itself vanishes. Three observations show why.
 #
 # ```{admonition} As written: journal, eq. 6.8
 # :class: as-written
@@ -398,7 +398,7 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 #
 # :::{admonition} Verdict on Lemma 2: holds, on two conditions
 # :class: verdict
-# The conditions are (1) that $\tilde n$ is guarded from below, and (2) that no size is above $M-1$, or that $n^*/n \to 0$. With $n^* = qn$ and nothing clipped the error is
+# The conditions are (1) that $\tilde n$ is guarded from below, and (2) that no size is above $M-1$ and fakes have the mean $M/2$, or that $n^*/n \to 0$. With $n^* = qn$ and nothing clipped the error is
 # $O(1/m)$. The sentence before the lemma, on asymptotic unbiasedness, needs (1) and that nothing is clipped.
 # :::
 #

@@ -365,7 +365,7 @@ expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 # noisier for some gradients. So the updates of a client are not more stable either.
 # :::
 #
-# To lower the noise for all gradients a design needs information: a size to stratify by, or norms to draw by.
+# A design can have less noise for the gradients at hand if it knows something about them: strata of examples with similar gradients, or norms to draw by. For other gradients the same design is noisier.
 #
 # ## Coins or a fixed number?
 #
@@ -534,16 +534,16 @@ expect("Verdict on mimicry: holds, for equal sizes", verdict["mimic"] == "holds-
 table(set_formulas_of_table(designs))
 
 # %% [markdown]
-# The mean over the pool is {glue:text}`ch4d_pooled`. With weights $1/m$ the aggregate aims at {glue:text}`ch4d_equal_weights`, however the
-# examples are drawn. Weights $|\xi_k|/n^*$, as in FedSampling, repair this. Here one can even have less noise than the centralised draw, by
+# The mean over the pool is {glue:text}`ch4d_pooled`. With weights $1/m$ the aggregate aims at {glue:text}`ch4d_equal_weights` if a fixed number of each client's
+# examples is drawn, and at another number than the pool's mean, too, if coins decide. Weights $|\xi_k|/n^*$, as in FedSampling, repair this. Here one can even have less noise than the centralised draw, by
 # drawing $n_k n^*/n$ examples of *each* client. The variance is then {glue:text}`ch4d_proportional_variance`, compared with
 # {glue:text}`ch4d_central_variance` for the centralised draw and {glue:text}`ch4d_coins_variance` for coins. This is stratified sampling with the
 # clients as strata and proportional allocation.
 #
 # :::{admonition} Verdict on mimicry: holds, for equal sizes
 # :class: verdict
-# The sentence holds in expectation if all participants hold equally many examples, as in the preprint's partition. Otherwise the aggregation must be weighted by the numbers of examples that
-# were drawn.
+# The sentence holds in expectation if all participants hold equally many examples, as in the authors' code. Otherwise the aggregation must be weighted, by the numbers of examples that
+# were drawn or by $n_k/n$.
 # :::
 #
 # ## What we learned

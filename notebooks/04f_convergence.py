@@ -377,7 +377,7 @@ table(ch04f.tabulate_slopes(slopes))
 # As written the error flattens out: after the last round it is {glue:text}`ch4f_end:.1f` · 10⁻⁴, and the fixed point of these draws lies
 # {glue:text}`ch4f_beside:.1f` · 10⁻⁴ above the minimum. The errors of corrected and uniform draws fall about like $1/T$; the exact exponent of the uniform draws is {glue:text}`ch4f_exponent:.2f`. Between corrected and uniform draws the runs show no difference:
 # {glue:text}`ch4f_gap:.1f` · 10⁻⁵ on average ({glue:text}`ch4f_gap_low:.1f` to {glue:text}`ch4f_gap_high:.1f`).
-# So the choice among unbiased designs leaves the exponent of the rate as it is; at most it changes the constant.
+# The theorem bounds all such designs by the same power of $T$. A design whose variance vanishes at the optimum can be faster than its bound; these two are not.
 #
 # The bound lies above the exact error in every round, by a factor of {glue:text}`ch4f_tightest:.1f` to {glue:text}`ch4f_loosest:.0f` with decreasing
 # steps. With constant steps, a step four times as large has {glue:text}`ch4f_ratio:.1f` times the floor.
@@ -389,12 +389,12 @@ expect("(abstract): fails", rate == "fails", verdict=rate)
 # %% [markdown]
 # ```{admonition} Verdict on "improved convergence rates" (abstract): fails
 # :class: verdict
-# As written the method has no rate, because it does not converge to the optimum. Corrected, it has the rate of every unbiased design.
+# As written the method has no rate, because it does not converge to the optimum. Corrected, it has at least the rate that the theorem guarantees to every such design.
 # ```
 #
 # ## What do local steps change?
 #
-# Local steps change the target. After several local steps a client ends nearer its own optimum, so that even the *full* aggregate stops beside $\boldsymbol w^*$, unless
+# Local steps change the target where clients differ in curvature. A client whose loss is steeper is pulled farther towards its own optimum, so that in general even the *full* aggregate stops beside $\boldsymbol w^*$, unless
 # the step size goes to 0. No unbiased way of choosing clients repairs this, because its mean is this full aggregate.
 
 
@@ -540,7 +540,7 @@ expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, 
 # ## What we learned
 #
 # - A bound whose negative terms do not shrink cannot hold for all $T$. The draws of Algorithm 3 lead to a point beside the optimum, whatever $T$ is.
-# - Unbiased designs with independent draws have the rate $1/T$ under decreasing steps and a floor under constant ones.
+# - Unbiased designs with independent draws converge at least like $1/T$ under decreasing steps, and under constant ones down to a floor in proportion to their variance at the optimum.
 # - A smaller variance of the weights means a smaller error on quadratic clients, but not on all clients.
 #
 # ## Exercises

@@ -116,7 +116,7 @@ expect("Five rows of the table fail", len(theorems) == 5, fail=", ".join(theorem
 # 4. For client $i$, equality of the variances and equality in 3 both mean $r_{k,i} = p_i$ for all $k$. For all clients
 #    together they mean MD sampling.
 # 5. For vectors $z_i$ (gradients, updates) the mean $\frac1m\sum_k z_{l_k}$ of the drawn ones has the total variance
-#    $B_{MD} - \frac1{m^2}\sum_k\|\bar z_k - \bar z\|^2$, where $\bar z_k = \sum_i r_{k,i}z_i$ and $\bar z = \sum_i p_i z_i$. It equals
+#    $B_{MD} - \frac1{m^2}\sum_k\|\bar z_k - \bar z\|^2$, where $B_{MD}$ is that under MD sampling, $\bar z_k = \sum_i r_{k,i}z_i$ and $\bar z = \sum_i p_i z_i$. It equals
 #    $B_{MD}$ if and only if all rows have the mean $\bar z$.
 # ```
 #
@@ -257,7 +257,7 @@ glue_values("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 # $$\mathbb E\|\nabla\mathcal L(\theta^t)\|^2 = \frac{\gamma B}{2-\gamma}\big(1 - (1-\gamma)^{2t}\big).$$
 #
 # For $\eta = \sqrt{m/NT}$ and $T = (mN)^3$ its average over the rounds divided by $1/\sqrt{mNT} + mN/T$ grows like $mBN/4$. For $c_i = \pm1$
-# with equal weights, under MD sampling or with rows that each hold both kinds, $mB = 1$.
+# with equal weights, under MD sampling or with rows that each hold both kinds in equal parts, $mB = 1$.
 # ```
 #
 # ```{prf:proof}
@@ -686,7 +686,7 @@ print(check.answer("clusters/variance", variance))
 # :label: sol-ch4g-line
 # :class: dropdown
 # ````
-# Client $i$'s amount in row $k$ is the overlap of two intervals, so no quotients are needed. If your rows do not sum to $n$, you used the printed line 13,
+# Client $i$'s amount in row $k$ is the overlap of two intervals, so no quotients are needed. If your rows do not sum to $M$, the number of all examples, you used the printed line 13,
 # which places cumulated remainders.
 
 

@@ -18,7 +18,7 @@
 # ```
 #
 # This appendix proves what {doc}`A better design <09_what_we_would_write>` states of least-variance strata, and says where the statements end. Each statement is followed by its
-# proof, folded, and by a check that lists every cohort of a small federation in exact fractions. The symbols are those of the main page and these:
+# proof, folded, and by a check: where that is possible over every cohort of a small federation in exact fractions, and elsewhere on examples. The symbols are those of the main page and these:
 #
 # | symbol | meaning |
 # | --- | --- |
@@ -416,7 +416,7 @@ table(ch09.tabulate_gaps(gaps))
 #
 # ## Does it converge?
 #
-# Training converges at the rate of every unbiased design; the strata change the constant.
+# Training converges at least as fast as is guaranteed to every unbiased design; the strata change the constant.
 #
 # ```{prf:theorem} Theorem 2′, convergence
 # :label: wwi-thm-convergence
@@ -550,8 +550,8 @@ table(ch09.tabulate_series(series))
 # $\|\boldsymbol g\|^2$ is at most $\frac{25}{768} < \frac1{30}$. Sum over the rounds.
 # ```
 #
-# The theorem holds for every unbiased design. Designs differ in $\bar v$ alone: for strata it is the cut of the updates divided by $\gamma$, for MD it is a share $\frac1m$ of all pairs. With $\gamma \propto 1/\sqrt T$
-# the bound falls like $1/\sqrt T$, and $\bar v$ is its constant. The drift of the clients, $\bar D$, falls like $1/T$, and no design over clients changes it.
+# The theorem holds for every unbiased design. Apart from the models that they visit, designs differ in $\bar v$ alone: for strata it is the cut of the updates divided by $\gamma$, for MD it is a share $\frac1m$ of all pairs. With $\gamma \propto 1/\sqrt T$
+# the bound falls like $1/\sqrt T$, and the design enters its leading constant through $\bar v$. The term of the clients' differences, $\gamma^2 L^2 \bar D$, falls like $1/T$, and a design changes $\bar D$ only by the models that it visits.
 #
 # The step of the proof that uses the design is an inequality for one round. We checked it on the losses $\log(1 + (w - c_k)^2)$, which are not convex, with five steps, at 200 models and over all cohorts:
 

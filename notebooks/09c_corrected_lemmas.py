@@ -139,7 +139,7 @@ s = chapters.settings("09c_corrected_lemmas", globals())
 #
 # ```{prf:theorem} Theorem 1′, the variance and its parts
 # :label: wwi-thm-variance
-# Let in addition the local randomness of different draws be independent.
+# Under the assumptions of {prf:ref}`wwi-lem-unbiased`, let the local randomness of different draws be independent, too, and let $V$ be the total variance of $\boldsymbol w_{t+1}$ given $\boldsymbol w_t$.
 #
 # 1. $V = \sum_h V_h/m_h$, where
 #    $V_h + \|W_h \boldsymbol D_h\|^2$ is
@@ -391,6 +391,8 @@ table(ch09.tabulate_rates(rates))
 #
 # ```{dropdown} Proof
 # :class-container: proof
+# Lemma 3′: an example is in the sample with probability $\bar n/n_k$, so the indicators have the variance $v = \frac{\bar n}{n_k}\big(1 - \frac{\bar n}{n_k}\big)$ and, since their sum
+# is fixed, the covariance $-v/(n_k - 1)$. So the mean over the sample has the covariance $v n_k \boldsymbol S/\bar n^2 = \big(\frac1{\bar n} - \frac1{n_k}\big)\boldsymbol S$.
 # Given $s$ and $b$, the batch is a simple random sample, which gives Lemma 4′ (1) from Lemma 3′; (2) is
 # $P(s \ge 1)$; for (3) the indicators are independent with variance $q(1-q)$. Theorem 3′ (1): insert
 # $\sum_i \boldsymbol g_i \boldsymbol g_i^\top = (n_k - 1)\boldsymbol S + n_k \bar{\boldsymbol g}\bar{\boldsymbol g}^\top$. (2): Jensen.

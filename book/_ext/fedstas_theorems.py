@@ -41,14 +41,20 @@ class TheoremIndex(LedgerDirective):
         return [theorem_index(answers=answers)]
 
 
+def pages_from(app, page: str) -> list[str]:
+    """This page and all below it in the table of contents, in its order."""
+    below = app.env.toctree_includes.get(page, ())
+    return [page, *(each for child in below for each in pages_from(app, child))]
+
+
 def boxes(app) -> list:
-    """(page, node) of every numbered or named statement of the book, in the order of the pages.
+    """(page, node) of every numbered or named statement of the book, in the order of the contents.
 
     Kept with the build: two pages ask, and to read all pages takes seconds.
     """
     known = vars(app.builder).setdefault("theorem_boxes", [])
     if not known:
-        for page in sorted(app.env.found_docs):
+        for page in pages_from(app, app.config.root_doc):
             for node in app.env.get_doctree(page).findall(nodes.Admonition):
                 if node.get("realtype") in KINDS:
                     known.append((page, node))
