@@ -152,8 +152,11 @@ def data() -> list[Line]:
         source = (
             "FEDSTAS_DATA" if os.environ.get("FEDSTAS_DATA") else "set FEDSTAS_DATA for another"
         )
-        message = f"{', '.join(absent)}: not in {folder} ({source}); the first use downloads or computes them"
-        message += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups; "
+        message = f"{', '.join(absent)}: not in {folder} ({source}); given a network, the first use downloads or computes them"
+        no_download = " and ".join(name for name in ("reuters", "shakespeare") if name in absent)
+        if no_download:
+            message += f", but not {no_download}, which cannot be downloaded"
+        message += f"; or put NAME.npz there ({text.NEWSGROUPS} for newsgroups; "
         message += f"{corpora.FOLDER}/{corpora.STORIES} for reuters, {corpora.FOLDER}/{corpora.PLAYS} for shakespeare)"
         lines.append(Line(MISSING, "the others", message))
     return lines
