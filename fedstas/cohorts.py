@@ -1,6 +1,6 @@
 """Client sampling for a training loop of one's own: who takes part in a round, and the weights of their updates.
 
-    chooser = Cohorts("fedstas-least-variance", sizes=[len(d) for d in data], m=10, seed=0)
+    chooser = Cohorts("fedstas-least-variance", sizes=[len(y) for x, y in data], m=10, seed=0)
     for t in range(rounds):
         cohort = chooser.sample(gradients=lambda k: gradient(model, data[k]))
         updates = [train(model, data[k]) for k in cohort.clients]
@@ -297,6 +297,10 @@ class Cohorts:
         before = len(self.sizes)
         if clients is None:
             clients = [k if k < before else None for k in range(len(new))]
+        if not hasattr(clients, "__len__") or np.ndim(clients) == 0:
+            raise InputError(
+                f"clients are {format_value(clients)}: give a list, with each client's number before, or None for a new one"
+            )
         kept = [k for k in clients if k is not None]
         kept = as_int_array("clients", kept, 0, before - 1).tolist() if kept else kept
         if len(clients) != len(new) or len({*kept}) != len(kept):
@@ -684,12 +688,13 @@ def _get_method(method, settings: dict[str, Any]) -> Method:
 
 
 def _needs(part) -> tuple[str, ...]:
-    """Return the arguments of `sample` that a design asks for: its attribute `needs`, or what the code of its class
-    names."""
+    """Return the arguments of `sample` that a design asks for: its attribute `needs`, or what the code of its class, or
+    of a class from which it inherits, names."""
     declared = getattr(part, "needs", None)
     if declared is not None or not user_code.is_user_defined(part):
         return tuple(declared or ())
-    codes = [getattr(each, "__code__", None) for each in vars(type(part)).values()]
+    members = [each for cls in type(part).__mro__ for each in vars(cls).values()]
+    codes = [getattr(each, "__code__", None) for each in members]
     names: list[str] = []
     for code in codes:  # grows below: functions within functions
         if code is not None:
@@ -708,7 +713,7 @@ def _sizes(sizes) -> np.ndarray:
         sizes = [each.item() if _is_tensor(each) and each.ndim == 0 else each for each in sizes]
     if np.ndim(sizes) != 1 if hasattr(sizes, "__array__") else not _are_numbers(sizes):
         raise InputError(
-            f"sizes are {format_value(sizes)}: give how many examples each client has, as [len(d) for d in data]"
+            f"sizes are {format_value(sizes)}: give how many examples each client has, as [len(y) for x, y in data]"
         )
     return check_sizes(sizes)
 

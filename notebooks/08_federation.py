@@ -103,6 +103,8 @@ plots.set_page_style()
 # | `size` | `fedavg`, `md`, `fedstas`, … | every client, once | its true size; refused in private methods |
 # | `labels` | `stratified-labels`, `fed-cbs` | every client, once | its number of examples of each class; refused where its size is private |
 # | `sketch` | `fedstas-least-variance` | every client | 64 signed sums of its gradient |
+# | `centres` | `hcsfed` and the authors' code of 2024 | every client | the centres of its squeezed gradient |
+# | `spread` | `fedstas-optimal-data` | every client | one number: how far its example gradients are from their mean |
 # | `gradient` | strata, `cube`, `divfl`, … | every client | levels and codes of its squeezed gradient |
 # | `norm` | `optimal-client-sampling` | every client | the norm of its gradient |
 # | `loss` | `power-of-choice` | its candidates | their mean loss |
@@ -290,8 +292,8 @@ table(ch08.tabulate_nonresponse(estimates))
 # %% [markdown]
 # If the silent clients simply counted as zero, a quarter of the step would be missing ({glue:text}`ch8_zero:.2f` of the target). If clients are silent at random,
 # letting the others stand for them restores it: {glue:text}`ch8_stand:.2f`, which is the target within the error of the simulation. (Exactly unbiased these weights are not, because where a whole stratum is silent its weight goes to the others.) But if large updates are
-# missing more often, these weights do not repair it: {glue:text}`ch8_informative:.2f`. Better weights would need each client's probability of answering, which the server
-# does not know. Nor can a run test for it, because the clients that could tell did not answer.
+# missing more often, these weights do not repair it: {glue:text}`ch8_informative:.2f`. Better weights would need each client's probability of answering, which no single round
+# shows. Over many rounds the server can count how often each client answers, and divide by that; this page does not try it. It fails if a client's silence changes from round to round.
 #
 # The table says what happens to each method (*at random*: silence has nothing to do with the update):
 #
@@ -302,7 +304,8 @@ table(ch08.tabulate_nonresponse(estimates))
 # | `strat`, `fedsts`, `fedstas` | the same | biased as before |
 # | `clustered-*` | normalised, as for `md` | yes, if at random and no client is drawn by two rows |
 # | `fedstas-least-variance` | a stratum has one draw, so the weight of a silent client goes to the others in proportion | no: other strata represent a stratum that is silent |
-# | `fedsampling`, `poisson`, `optimal-client-sampling`, `k-vib`, `cube`, `local-pivotal`, `fedvarp` | $m/r$ over the cohort | yes, if at random and anyone answers |
+# | `fedsampling`, `poisson`, `optimal-client-sampling`, `k-vib`, `cube`, `fedvarp` | $m/r$ over the cohort | yes, if at random and anyone answers |
+# | `local-pivotal` | $m/r$; where a client is sure to be drawn and weights add up to one, normalised as for `md` | yes, if at random, anyone answers and no client is sure to be drawn |
 # | `mifa` | not at all: the last update of a silent client counts again | biased towards the past, as before |
 #
 # If fewer participants answer than a quorum (half of the cohort by default), the run stops with a sentence that says who failed and why. When it is started again, it continues from its last round.
@@ -418,7 +421,7 @@ assert all(correct)
 # - The designs run unchanged on real processes. Only the view is new: it asks in messages, and the runs equal the simulation's.
 # - The simulation accounts the bytes of the algorithm. Flower adds bytes for each message, for each second of waiting and once for the app, and none of this grows with the model.
 # - Silence after the draw changes the estimator. The factor $m_h/r_h$ keeps it unbiased if clients are silent at random. If silence depends on the update, no weights that
-#   the server knows repair it.
+#   the server knows from one round repair it.
 # - Sending no size does not mean that nothing is learned: gradients, labels and running times tell much.
 #
 # ## Exercises
