@@ -114,7 +114,7 @@ def check_asking(summary: pd.DataFrame) -> dict[str, bool]:
         "gradient": bool(answers.drop("cifar100-coarse").between(19_000, 21_000).all()),
         "sketch": bool((sketch < 1.12 * gradient).all()),
         "labels": bool((errors["label counts"] < 1.05 * gradient).all()),
-        "updates": bool((updates > 1.1).sum() == 5 and (updates > 1.7).sum() == 4),
+        "updates": bool((updates > 1).sum() == len(updates) == 6 and (updates > 1.7).sum() == 4),
         "examples": bool((errors["label counts, epsilon 1"] < 1.06 * gradient).all())
         and errors.loc["mnist-1000", "label counts, epsilon 0.1"] > 1.15 * gradient["mnist-1000"],
         "client": bool(((1 - client) < 0.62 * (1 - sketch)).all())
