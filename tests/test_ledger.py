@@ -244,7 +244,9 @@ def test_claims_on_cifar100_are_judged_with_a_network_of_ours_and_say_what_it_le
     assert len(unnamed) == 5 and set(unnamed["verdict"]) <= {"agrees", "differs", "undecided"}
     network = "With the network that we tried these methods are above"
     assert unnamed["note"].str.contains(network).all()
-    runs = figures.CIFAR100.runs(*figures.METHODS)
+    partitions = (figures.CIFAR100, figures.CIFAR100_DISJOINT)
+    runs = pd.concat([place.runs(*figures.METHODS) for place in partitions])
+    assert set(runs["partition"]) == {"dirichlet", "dirichlet_fixed_size"}
     best = runs[["client_accuracy", "test_accuracy"]].to_numpy().max()
     assert unnamed["note"].str.contains(f"above {100 * best:.1f} % in no round").all()
 

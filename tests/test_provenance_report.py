@@ -249,7 +249,7 @@ def test_the_number_of_displays_of_recorded_runs_in_each_chapter():
         "10c_first_comparison": 17,
     }
     figures = {title: sweeps for title, sweeps, _ in find_displays("05_experiments")}
-    assert figures["figure_fig3"] == {"preprint", "mnist-0.001", "cifar100"}
+    assert figures["figure_fig3"] == {"preprint", "mnist-0.001", "cifar100-equal-0.001"}
     assert figures["figure_paper_partition"] == {"partitions"}
     assert figures["figure_live"] == set()
 

@@ -56,6 +56,7 @@ SWEEP_DESCRIPTIONS = {
     "servers": "FedProx and adaptive servers as chosen, MNIST 0.01 disjoint",
     "least-variance": "least-variance strata; here for the size of their batches",
     "optimal-data": "FedSTaS with examples allocated optimally, MNIST 0.01, both partitions",
+    "cifar100-equal-0.001": "CIFAR-100 0.001, equal sizes, as stated",
     "cifar100-equal-rates": "one seed, to choose rates on CIFAR-100 0.1, equal sizes",
     "cifar100-equal": "CIFAR-100 0.1, equal sizes, at these rates",
     "authors-2025": "the authors' code of 2025 beside the text, frozen features of CIFAR-10",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from pathlib import Path
 
 import numpy as np
@@ -379,29 +379,37 @@ def judge_both(judge: Callable[..., Judgement], *methods: str) -> tuple[Judgemen
     return as_written, f" As coded: {as_coded}, {as_coded.verdict}.", as_coded.verdict
 
 
-def decide_level(setting: Setting, method: str, metric: str = METRICS[0]) -> Decision:
-    """Return a function that decides whether one more run of ours reaches the printed level, in % (or nats)."""
+def decide_level(
+    setting: Setting, method: str, metric: str = METRICS[0], also: Iterable[Setting] = ()
+) -> Decision:
+    """Return a function that decides whether one more run of ours reaches the printed level, in % (or nats).
+
+    Settings in `also` are shown in its table and decide nothing.
+    """
     unit = UNIT_OF_METRIC[metric]
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
         """Judge the level of the method as written; note that as coded, too, where such runs are recorded."""
-        judgements = {}
+        rows = []
 
-        def judge(method: str) -> Judgement:
-            """Judge whether the prediction interval of a method holds the printed value."""
-            values = tables.pivot_seeds(setting.runs(method), metric)[method]
+        def judge_in(place: Setting, method: str) -> Judgement:
+            """Judge whether the prediction interval of a method in a setting holds the printed value; add a row."""
+            values = tables.pivot_seeds(place.runs(method), metric)[method]
             printed, tolerance = first_number(claim.printed), claim.tolerance or 0
             predict = statistics.prediction_interval
-            judgements[method] = judge_equal(values, printed, unit, tolerance, predict)
-            return judgements[method]
+            part = judge_equal(values, printed, unit, tolerance, predict)
+            coded = method.endswith(IMPLEMENTATIONS["as coded"])
+            voice = "as coded" if coded else "as written"
+            rows.append(
+                (str(place), voice, part.mean, part.low, part.high, part.seeds, part.verdict)
+            )
+            return part
 
-        as_written, sentence, coded = judge_both(judge, method)
-        rows = [
-            (name, each.mean, each.low, each.high, each.seeds, each.verdict)
-            for name, each in zip(IMPLEMENTATIONS, judgements.values(), strict=False)
-        ]
-        columns = ["implementation", "mean", "low", "high", "runs", "the printed value"]
+        as_written, sentence, coded = judge_both(partial(judge_in, setting), method)
+        for place in also:
+            judge_both(partial(judge_in, place), method)
+        columns = ["setting", "implementation", "mean", "low", "high", "runs", "the printed value"]
         note = f"Last ten rounds, {as_written.seeds} runs, {setting}; the interval is for one more run."
         table = pd.DataFrame(rows, columns=columns).round(2)
         return as_written.evidence(f"{note}{as_written.why}{sentence}", table, coded)
@@ -446,8 +454,13 @@ def decide_order(
     return decide
 
 
-def decide_relative_gain(setting: Setting, better: str, worse: str) -> Decision:
-    """Return a function that decides whether there is a gain, and a single pair of runs shows the printed one, in %."""
+def decide_relative_gain(
+    setting: Setting, better: str, worse: str, also: Iterable[Setting] = ()
+) -> Decision:
+    """Return a function that decides whether there is a gain, and a single pair of runs shows the printed one, in %.
+
+    Settings in `also` are shown in its table and decide nothing.
+    """
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
@@ -475,7 +488,7 @@ def decide_relative_gain(setting: Setting, better: str, worse: str) -> Decision:
         return as_written.evidence(
             f"Relative gain of {better} over {worse} in %, {as_written.seeds} paired runs, {setting}; the interval is "
             f"for one more pair, that of the mean is {gain}.{as_written.why}{sentence_as_coded}",
-            readings_table((setting,), better, worse),
+            readings_table((setting, *also), better, worse),
             verdict_as_coded,
         )
 

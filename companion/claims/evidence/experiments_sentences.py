@@ -228,7 +228,7 @@ def efficiency(claim: Claim) -> Evidence:
 def cifar100_counts(claim: Claim) -> Evidence:
     """Count the images and classes of the data set of the recorded runs, whose accuracies are multiples of 1/10,000."""
     train, test, (channels, *_), classes = tasks.SHAPES[CIFAR100.task]
-    accuracies = CIFAR100.runs("md")["test_accuracy"].to_numpy(dtype=float)
+    accuracies = CIFAR100.runs("fedsts")["test_accuracy"].to_numpy(dtype=float)
     multiples = np.allclose(accuracies * test, np.round(accuracies * test), atol=1e-2)
     table = pd.DataFrame(
         {"images": ["training", "test"], "number": [train, test], "classes": [classes] * 2}
