@@ -281,7 +281,7 @@ one core ({newest[0]["machine"]}). Other ways take longer for the same round:
 | Flower's simulation | {ratio("round-mnist", "flower"):.0f} |
 
 Flower also does more, because it is made for real machines ({{doc}}`chapters/08_federation`). On colour images
-convolutions are nearly all of the work, and Flower takes only {ratio("round-cifar", "flower"):.1f} times as long. A round of FedSTaS computed in the authors' way takes
+convolutions and pooling are nearly all of the work, and Flower takes only {ratio("round-cifar", "flower"):.1f} times as long. A round of FedSTaS computed in the authors' way takes
 {ratio("restratify", "authors"):.0f} times as long as ours. Before we timed them, we checked that all ways computed the same.
 
 Compiling helps little. On one core, a round of the perceptron takes {ratio("round-mnist", "compile"):.2f} times as long as ours if torch compiles it, and
