@@ -125,7 +125,7 @@ def data() -> list[Line]:
     """Check the data sets: where each is, or how to get it."""
     from fedstas.sim import coarse, corpora, tasks, text
 
-    folder, absent = tasks.data_folder(), []
+    folder, absent, not_offered = tasks.data_folder(), [], []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
     of_other_files = {"cifar100-coarse-features", "newsgroups-tokens", "newsgroups-words"}
     of_other_files |= {"reuters-titles", *coarse.CLASSES}
@@ -146,19 +146,21 @@ def data() -> list[Line]:
             lines.append(Line(OK, name, "documents drawn here, from known word distributions"))
         elif _is_file(path):
             lines.append(Line(OK, name, f"{path}, {path.stat().st_size / 1e6:.0f} MB"))
+        elif name in ("reuters", "shakespeare"):
+            not_offered.append(name)
         else:
             absent.append(name)
+    source = "FEDSTAS_DATA" if os.environ.get("FEDSTAS_DATA") else "set FEDSTAS_DATA for another"
     if absent:
-        source = (
-            "FEDSTAS_DATA" if os.environ.get("FEDSTAS_DATA") else "set FEDSTAS_DATA for another"
-        )
-        message = f"{', '.join(absent)}: not in {folder} ({source}); given a network, the first use downloads or computes them"
-        no_download = " and ".join(name for name in ("reuters", "shakespeare") if name in absent)
-        if no_download:
-            message += f", but not {no_download}, which cannot be downloaded"
-        message += f"; or put NAME.npz there ({text.NEWSGROUPS} for newsgroups; "
-        message += f"{corpora.FOLDER}/{corpora.STORIES} for reuters, {corpora.FOLDER}/{corpora.PLAYS} for shakespeare)"
+        message = f"{', '.join(absent)}: not in {folder} ({source}); the first use downloads or computes them"
+        message += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups)"
         lines.append(Line(MISSING, "the others", message))
+    if not_offered:
+        files = " and ".join(
+            f"{corpora.FOLDER}/{archives[name]} for {name}" for name in not_offered
+        )
+        message = f"not in {folder} ({source}), and cannot be downloaded: put {files} there"
+        lines.append(Line(MISSING, ", ".join(not_offered), message))
     return lines
 
 

@@ -149,15 +149,34 @@ def test_the_data_folder_is_the_one_that_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     (tmp_path / "mnist.npz").write_bytes(b"0" * 3_000_000)
     (tmp_path / "20news-bydate_py3.pkz").write_bytes(b"0" * 2_000_000)
-    digits, mnist, topics, newsgroups, others = doctor.data()
+    digits, mnist, topics, newsgroups, others, texts = doctor.data()
     assert newsgroups.message == f"{tmp_path / '20news-bydate_py3.pkz'}, 2 MB"
     assert digits.mark == topics.mark == mnist.mark == doctor.OK
     assert mnist.message == f"{tmp_path / 'mnist.npz'}, 3 MB"
     assert others.mark == doctor.MISSING
     assert others.message.startswith(
-        "fashion-mnist, cifar10, cifar100, emnist, emnist-byclass, cifar10-features, cifar100-features, reuters, shakespeare: not in"
+        "fashion-mnist, cifar10, cifar100, emnist, emnist-byclass, cifar10-features, cifar100-features: not in"
     )
-    assert str(tmp_path) in others.message and "FEDSTAS_DATA" in others.message
+    assert "the first use downloads or computes them" in others.message
+    assert texts == (
+        doctor.MISSING,
+        "reuters, shakespeare",
+        f"not in {tmp_path} (FEDSTAS_DATA), and cannot be downloaded: put text/reuters-21578.jsonl.xz for reuters and "
+        "text/shakespeare-37-plays.tar.xz for shakespeare there",
+    )
+    for line in (others, texts):
+        assert str(tmp_path) in line.message and "FEDSTAS_DATA" in line.message
+
+
+def test_an_archive_that_is_there_is_not_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "reuters-21578.jsonl.xz").write_bytes(b"0" * 1_000_000)
+    lines = {line.subject: line for line in doctor.data()}
+    assert lines["reuters"].mark == doctor.OK
+    assert lines["shakespeare"].message.endswith(
+        "put text/shakespeare-37-plays.tar.xz for shakespeare there"
+    )
 
 
 def test_missing_files_of_the_repository_and_disk_space_are_reported_as_needed(

@@ -386,6 +386,13 @@ def test_the_error_of_weights_on_models_grows_with_the_square_of_the_common_part
     assert far / base == pytest.approx(10, rel=0.02)
 
 
+def test_expected_weights_add_up_what_a_client_weighs_over_all_cohorts():
+    one_of_two = [((0,), (F(1),), F(1, 3)), ((1,), (F(1),), F(2, 3))]
+    assert theory.expected_weights(2, one_of_two) == [F(1, 3), F(2, 3)]
+    pairs = [(pair, (F(1, 2),) * 2, F(1, 4)) for pair in product(range(2), repeat=2)]
+    assert theory.expected_weights(3, pairs) == [F(1, 2), F(1, 2), 0]  # drawn twice, counted twice
+
+
 @pytest.mark.parametrize("part", ["unbiasedness", "variance"])
 def test_exercises_accept_the_solution_and_reject_each_mistake(part):
     names = [n for n in check.names() if n.startswith(f"{part}/")]

@@ -2,6 +2,8 @@
 
 import importlib
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -316,6 +318,39 @@ def test_the_state_of_a_row_follows_from_which_of_its_sweeps_are_recorded(monkey
         "declared: `none`": "not",
     }.items():
         assert coverage.state_of_sweeps(cell)[0] == state
+
+
+def test_each_function_of_the_theory_is_named_in_a_test_of_its_row():
+    """Other functions and classes may be tested by way of what calls them, such as a method or a figure."""
+    page = (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8")
+    checked, problems = set(), []
+    for line in page.split("\n"):
+        functions = re.findall(r"`theory\.(?:\w+\.)*([a-z]\w*)`", line)
+        tests = re.findall(r"`(test_\w+)`", line)
+        texts = [(ROOT / "tests" / f"{test}.py").read_text(encoding="utf-8") for test in tests]
+        checked |= set(functions)
+        problems += [
+            f"{function}: not in {', '.join(tests)}"
+            for function in functions
+            if not any(re.search(rf"\b{function}\b", text) for text in texts)
+        ]
+    assert len(checked) > 20 and not problems, "\n".join(problems)
+
+
+def test_the_functions_that_the_page_names_are_imported_as_it_says():
+    """In a process of its own, since other tests import modules that the page does not name."""
+    page = (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8")
+    assert "from fedstas import …" in page and "from companion import …" in page
+    names = set(re.findall(r"(?<!\})`((?!test_)[a-z]\w*(?:\.\w+)+)`", page))
+    theory_first = sorted(names, key=lambda name: (not name.startswith("theory."), name))
+    code = f"""
+from operator import attrgetter
+import companion, fedstas
+for name in {theory_first}:
+    package = fedstas if hasattr(fedstas, name.split(".")[0]) else companion
+    attrgetter(name)(package)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_every_function_and_test_that_the_page_names_exists():

@@ -136,7 +136,7 @@ def check_sentences(
         ("nothing that ten seeds can see on four", second["same"]),
         ("a fifth to a half on five of eight tasks", second["raw"]),
         (
-            "only the saving on Fashion-MNIST passes the correction",
+            "only that on Fashion-MNIST passes the correction",
             second["holm"],
         ),
         (

@@ -4,11 +4,14 @@
 `reports` (the private total), `covariances` (sampling of examples), `clusters` (clustered sampling), `convergence`
 (exact errors over rounds), `least_variance` (strata of least variance, among all partitions).
 
-May import `fedstas` and no torch. `from fedstas import theory` has the functions that chapters and claims use. All
+May import `fedstas` and no torch. `from fedstas import theory` has the functions that chapters and claims use, and
+`theory.convergence` and `theory.least_variance`, which are imported when they are first asked for. All
 take small federations: enumeration grows exponentially, and each function refuses what is too large.
 
 To add a formula, write it in rationals beside those of its theorem, with a test against enumeration.
 """
+
+import importlib
 
 from fedstas.theory.allocations import (
     allocation_variance,
@@ -127,3 +130,10 @@ __all__ = [
     "weight_variances",
     "worst_ratio",
 ]
+
+
+def __getattr__(name: str):
+    """Import `convergence` or `least_variance` when it is first asked for; the latter imports designs."""
+    if name in ("convergence", "least_variance"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
