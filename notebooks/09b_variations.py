@@ -558,7 +558,10 @@ for key, mine, other in (("estimator", "p uniform", plain), ("norm", "p by norm"
 ends = tables.paired_differences(parts, "test_accuracy", plain).loc["p uniform"]
 expect("With uniform draws these weights gain", ends["low"] > 0, points=ends["difference"])
 ends = tables.paired_differences(parts, "test_accuracy", by_norm).loc["p by norm"]
-expect("if both draw by norm, weighting by", ends["low"] > 0, points=ends["difference"])
+expect(
+    "where five seeds leave open whether it is a gain",
+    ends["seeds"] == 5 and ends["low"] < 0 < ends["high"],
+)
 ends = tables.paired_differences(main, "test_accuracy", "fedstas-unbiased-dp").loc[KMEANS]
 expect("over the corrected method that knows no sizes", ends["low"] > 0, points=ends["difference"])
 asked = feature_errors.summarise(feature_errors.load())
@@ -580,7 +583,7 @@ glue_values("ch9", fresh=privacy.composed_epsilon(alpha3, 100, 99))
 # %% [markdown]
 # | Setting | We recommend | Why |
 # | --- | --- | --- |
-# | weights $\omega_k$ | $n_k/n$ if the test set counts examples; $1/N$ if sizes are private | if both draw by norm, weighting by $n_k/n$ instead of $1/N$ gains {glue:text}`ch9_part_norm` points. If the corrected method also draws by size, it gains {glue:text}`ch9_gain_weights` points over the corrected method that knows no sizes ᵃ |
+# | weights $\omega_k$ | $n_k/n$ if the test set counts examples; $1/N$ if sizes are private | if both draw by norm, weighting by $n_k/n$ instead of $1/N$ gains {glue:text}`ch9_part_norm` points, where five seeds leave open whether it is a gain. If the corrected method also draws by size, it gains {glue:text}`ch9_gain_weights` points over the corrected method that knows no sizes ᵃ |
 # | estimator | weights $\omega_k/p_t^k$ on updates | unbiased by {prf:ref}`wwi-lem-unbiased`. With uniform draws these weights gain {glue:text}`ch9_part_estimator` points on the paper's, $N_h/(N m_h)$ ({doc}`05_experiments`). The corrected method as a whole, with other draws, all of the participants' data and strata kept for ten rounds, gains {glue:text}`ch9_gain_written` points on FedSTaS as written ᵃ |
 # | strata | $m$, one draw each | the best, by {prf:ref}`wwi-thm-best` |
 # | draws | by size | draws by wrong norms have no bound ({prf:ref}`wwi-prp-features`). Draws by norms that are asked for anew every ten rounds have a smaller error with ten participants, {glue:text}`ch9_ten_norm:.3f` instead of {glue:text}`ch9_ten_cut:.3f` ᵇ, but a larger one with twenty in three of five settings, and all clients must be asked each time |
