@@ -138,6 +138,7 @@ class Balanced:
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
     State: ClassVar[type] = BalancedState
     stratifies = property(lambda self: self.features == "gradients")
+    expands: ClassVar[bool] = True
     how: str = choice_field("cube", "pivotal")
     measure: str = choice_field("size-norm", "size")
     levels: int = int_field(9, 2, 256)

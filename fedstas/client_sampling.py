@@ -151,7 +151,9 @@ class ClientDesign(Protocol):
     them, too): `stratifies` (it squeezes the clients' gradients, so that its runs have the squeeze's version),
     `hides_sizes` (it asks for no true size), `equal_clients` (its omega_k are 1/N instead of n_k/n),
     `pooled` (one client holds all data), `replaces` (m may be larger than N, since it draws with replacement or ignores
-    m), `needs` (the arguments of `Cohorts.sample` that it asks for). An int `version`, 1 by default, is part of the identity of its runs: raise it when the same settings draw otherwise.
+    m), `expands` (its weights without strata are omega_k over inclusion probabilities, so that those who answer are
+    multiplied by m / r where m - r are silent, also in a cohort whose weights add up to 1: `nonresponse.reweight`),
+    `needs` (the arguments of `Cohorts.sample` that it asks for). An int `version`, 1 by default, is part of the identity of its runs: raise it when the same settings draw otherwise.
 
     A design that remembers something from round to round declares a dataclass as `State` and gets it from the view:
 
@@ -270,6 +272,7 @@ class Uniform:
     expected update is m/N of the full one).
     """
 
+    expands = property(lambda self: self.weights in ("expansion", "share"))
     weights: str = choice_field("cohort", "expansion", "plain", "share")
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:

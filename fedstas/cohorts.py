@@ -8,6 +8,8 @@
             if update is not None:  # None: no answer
                 model += float(weight) * update
 
+Sizes count examples: of a DataLoader that is len(loader.dataset), since len(loader) counts batches.
+
 Arrays and tensors of any kind are accepted, of any precision and device; torch is not imported. The cohorts are those
 that the simulator would draw for the same seed and answers.
 """
@@ -15,7 +17,7 @@ that the simulator would draw for the same seed and answers.
 import base64
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Real
 from typing import Any
 
@@ -86,7 +88,8 @@ class Cohorts:
     Args:
         method: a name of `methods.names()`, a file FILE.py with a design, a `Method`, or a client design. Its local
             settings do not matter, since you train.
-        sizes: the number of examples of each client, [N], any sequence. The number of a client is its place in it. A
+        sizes: the number of examples of each client, [N], any sequence: of a pair (x, y) it is len(y), of a DataLoader
+            len(loader.dataset). The number of a client is its place in it. A
             client without examples is never drawn.
         m: participants of a round.
         seed: of all draws, a whole number; or a numpy Generator, which draws one.
@@ -130,7 +133,10 @@ class Cohorts:
     @property
     def needs(self) -> tuple[str, ...]:
         """The arguments of `sample` that the method asks for, in some round at least. For "gradients" of a design that
-        has `features="sketch"`, and for "norms", `sample` says what may be given instead."""
+        has `features="sketch"`, and for "norms", `sample` says what may be given instead.
+
+        Of a design of your own these are what its attribute `needs` names, a tuple of words; without one, what the code
+        of its class and of the classes that it inherits from names. That misses what a function outside of them asks."""
         names = [*_needs(self.method.clients), *_needs(self.method.data)]
         return tuple(dict.fromkeys(names))
 
@@ -260,7 +266,7 @@ class Cohorts:
         self._reported = True
         if not answered.any():
             return np.zeros(len(answered))
-        weights = reweight(drawn, answered)
+        weights = reweight(drawn, answered, has_flag(self.method.clients, "expands"))
         # The weights are of single examples: an update counts as often as it has some.
         if drawn.per_example:
             weights = weights * [len(each) for each in self.examples(cohort)]
@@ -280,7 +286,7 @@ class Cohorts:
         )
 
     def resize(
-        self, sizes, *, m: int | None = None, clients: Sequence[int | None] | None = None
+        self, sizes, *, m: int | None = None, clients: Iterable[int | None] | None = None
     ) -> None:
         """Continue with other clients: some came, or left, or their numbers of examples changed.
 
@@ -297,10 +303,12 @@ class Cohorts:
         before = len(self.sizes)
         if clients is None:
             clients = [k if k < before else None for k in range(len(new))]
-        if not hasattr(clients, "__len__") or np.ndim(clients) == 0:
+        elif isinstance(clients, str | Mapping) or not np.iterable(clients):
             raise InputError(
-                f"clients are {format_value(clients)}: give a list, with each client's number before, or None for a new one"
+                f"clients are {format_value(clients)}: give a list with each client's number before, or None for a new "
+                "client"
             )
+        clients = [*clients]
         kept = [k for k in clients if k is not None]
         kept = as_int_array("clients", kept, 0, before - 1).tolist() if kept else kept
         if len(clients) != len(new) or len({*kept}) != len(kept):
@@ -688,19 +696,25 @@ def _get_method(method, settings: dict[str, Any]) -> Method:
 
 
 def _needs(part) -> tuple[str, ...]:
-    """Return the arguments of `sample` that a design asks for: its attribute `needs`, or what the code of its class, or
-    of a class from which it inherits, names."""
+    """Return the arguments of `sample` that a design asks for: its attribute `needs`, or what the code of its class
+    and of the classes that it inherits from names. A class of the package says itself what it needs."""
     declared = getattr(part, "needs", None)
-    if declared is not None or not user_code.is_user_defined(part):
-        return tuple(declared or ())
-    members = [each for cls in type(part).__mro__ for each in vars(cls).values()]
-    codes = [getattr(each, "__code__", None) for each in members]
+    own = [
+        k for k in type(part).__mro__[:-1] if user_code.is_user_class(k)
+    ]  # the last one is object
+    if declared is not None and any("needs" in getattr(x, "__dict__", ()) for x in (part, *own)):
+        return tuple(declared)
+    members = [each for kind in own for each in vars(kind).values()]
+    # What a property or a static method is made of.
+    functions = [getattr(each, "fget", None) or getattr(each, "__func__", each) for each in members]
+    codes = [getattr(each, "__code__", None) for each in functions]
     names: list[str] = []
     for code in codes:  # grows below: functions within functions
         if code is not None:
             names += code.co_names
             codes += [each for each in code.co_consts if hasattr(each, "co_names")]
-    return tuple(answer for question, answer in QUESTIONS.items() if question in names)
+    named = (answer for question, answer in QUESTIONS.items() if question in names)
+    return tuple(dict.fromkeys([*(declared or ()), *named]))
 
 
 def _sizes(sizes) -> np.ndarray:

@@ -27,6 +27,8 @@ def poisson_sample(pi, omega, rng: np.random.Generator) -> Cohort:
 class Poisson:
     """Poisson sampling by size: pi_k proportional to n_k, at most 1, sum m. Unbiased."""
 
+    expands: ClassVar[bool] = True
+
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         sizes = client_sizes(view)
         return poisson_sample(
@@ -69,6 +71,7 @@ class OptimalClientSampling:
     """
 
     needs: ClassVar[tuple[str, ...]] = ("norms",)
+    expands: ClassVar[bool] = True
     approximate: int = int_field(0, 0)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
@@ -117,6 +120,7 @@ class KVib:
     """
 
     State: ClassVar[type] = KVibState
+    expands: ClassVar[bool] = True
     mix: float = float_field(0.4, 0, 1)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:

@@ -10,14 +10,21 @@ from fedstas.client_sampling import Cohort
 from fedstas.errors import InputError
 
 
-def reweight(cohort: Cohort, answered) -> np.ndarray:
+def reweight(cohort: Cohort, answered, expands: bool = False) -> np.ndarray:
     """Return the weights [m] of a cohort whose participants `answered` (bool [m]), 0 for those who did not.
 
-    Weights that sum to one and have no strata (fedavg, md) are normalised over the participants who answered. All
-    others are multiplied by m_h / r_h, where r_h of the m_h draws of their stratum were answered (a cohort without
-    strata is one stratum). The weight of a stratum without any answer is shared among the others in proportion.
+    Weights that sum to one and have no strata (fedavg, md) are normalised over the participants who answered, unless
+    the design `expands`. All others are multiplied by m_h / r_h, where r_h of the m_h draws of their stratum were
+    answered (a cohort without strata is one stratum). The weight of a stratum without any answer is shared among the
+    others in proportion.
     If answering does not depend on the updates, the answered draws of a stratum are a sample of the same design, so that
     an unbiased estimator stays unbiased for the strata with answers.
+
+    Args:
+        cohort: the participants with the weights that they have if all answer.
+        answered: which of them answered.
+        expands: the design's flag of this name (`ClientDesign`): the weights are omega_k / pi_k, which add up to one in
+            some cohorts only, or whenever one client is sure to be drawn.
 
     Raises:
         InputError: nobody answered.
@@ -29,7 +36,7 @@ def reweight(cohort: Cohort, answered) -> np.ndarray:
         return weights
     total, sums_to_one = weights.sum(), bool(np.isclose(weights.sum(), 1.0, rtol=0, atol=1e-9))
     strata = np.zeros(len(weights), dtype=np.int64) if cohort.strata is None else cohort.strata
-    if cohort.strata is None and sums_to_one:
+    if cohort.strata is None and sums_to_one and not expands:
         weights = weights * answered
         return weights * (total / weights.sum())
     draws, answers = np.bincount(strata), np.bincount(strata, answered)

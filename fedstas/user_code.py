@@ -29,7 +29,12 @@ _LOADED: dict[tuple[str, str], type] = {}
 
 def is_user_defined(value) -> bool:
     """Return whether a part is of a class that the package does not define."""
-    return not type(value).__module__.startswith("fedstas.")
+    return is_user_class(type(value))
+
+
+def is_user_class(kind: type) -> bool:
+    """Return whether the package does not define this class."""
+    return not kind.__module__.startswith("fedstas.")
 
 
 def check_frozen(kind: type) -> type:

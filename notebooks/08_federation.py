@@ -106,8 +106,10 @@ plots.set_page_style()
 # | `centres` | `hcsfed` and the authors' code of 2024 | every client | the centres of its squeezed gradient |
 # | `spread` | `fedstas-optimal-data` | every client | one number: how far its example gradients are from their mean |
 # | `gradient` | strata, `cube`, `divfl`, … | every client | levels and codes of its squeezed gradient |
+# | `centres` | `hcsfed`, `fedsts-authors-dec`, `fedstas-authors-dec` | every client | the levels alone of its squeezed gradient |
 # | `norm` | `optimal-client-sampling` | every client | the norm of its gradient |
 # | `loss` | `power-of-choice` | its candidates | their mean loss |
+# | `spread` | `fedstas-optimal-data` | participants | the standard deviation of its example gradients |
 # | `report` | `fedstas-dp`, `fedsampling`, … | participants, or all | a {term}`reported size` |
 # | `train` | every method | participants | a model for each of its places in the cohort |
 #
@@ -292,8 +294,46 @@ table(ch08.tabulate_nonresponse(estimates))
 # %% [markdown]
 # If the silent clients simply counted as zero, a quarter of the step would be missing ({glue:text}`ch8_zero:.2f` of the target). If clients are silent at random,
 # letting the others stand for them restores it: {glue:text}`ch8_stand:.2f`, which is the target within the error of the simulation. (Exactly unbiased these weights are not, because where a whole stratum is silent its weight goes to the others.) But if large updates are
-# missing more often, these weights do not repair it: {glue:text}`ch8_informative:.2f`. Better weights would need each client's probability of answering, which no single round
-# shows. Over many rounds the server can count how often each client answers, and divide by that; this page does not try it. It fails if a client's silence changes from round to round.
+# missing more often, these weights do not repair it: {glue:text}`ch8_informative:.2f`. No weights from one round alone can, because the clients that could tell did not answer.
+#
+# Over many rounds the server can do better. It sees how often each client answered when it was drawn, and can divide the client's weight by this frequency:
+
+
+# %%
+def follow(rounds=300, skipped=100):
+    """Return the estimates of a run's later rounds, a pair for each: divided by
+    the frequency of answers so far, and with the others standing in."""
+    asked, came, values = np.zeros(N), np.zeros(N), []
+    for _ in range(rounds):
+        cohort = draw()
+        clients, answered = cohort.clients, answers(cohort, "large ones")
+        np.add.at(asked, clients, 1)
+        np.add.at(came, clients[answered], 1)
+        who = clients[answered]
+        divided = cohort.weights[answered] * asked[who] / came[who]
+        others = reweight(cohort, answered) @ updates[clients]
+        values.append((divided @ updates[who], others))
+    return np.array(values[skipped:]) / target
+
+
+runs = np.array([follow() for _ in range(40)])
+
+# %% tags=["remove-cell"]
+by_frequency, by_others = runs.mean((0, 1))
+spread_frequency, spread_others = runs.std((0, 1))
+uncertain = runs[..., 0].mean(1).std(ddof=1) / np.sqrt(len(runs))
+glue_values("ch8", by_frequency=by_frequency, by_others=by_others, uncertain=uncertain)
+glue_values("ch8", spread_frequency=spread_frequency, spread_others=spread_others)
+expect("the mean is the target within the error", abs(by_frequency - 1) < 0.04, mean=by_frequency)
+expect("No weights from one round alone can", abs(by_others - 1) > 0.05, mean=by_others)
+expect("The price is more variance", spread_frequency > 1.2 * spread_others)
+expect("no weights from one round alone repair it", abs(by_frequency - 1) < 0.04 < abs(by_others - 1))  # fmt: skip
+
+# %% [markdown]
+# Over the rounds 101 to 300 of forty runs the mean is the target within the error of the simulation: {glue:text}`ch8_by_frequency:.3f` of the target, with a standard error of
+# {glue:text}`ch8_uncertain:.3f`. If the others stand in instead, it is {glue:text}`ch8_by_others:.3f`. The price is more variance: the standard deviation of a round grows from {glue:text}`ch8_spread_others:.2f` to
+# {glue:text}`ch8_spread_frequency:.2f`. The frequency helps here because a client's probability of answering is the same in each round. If it changes from round to round together with the client's update, a
+# frequency over many rounds does not show it, and the bias stays.
 #
 # The table says what happens to each method (*at random*: silence has nothing to do with the update):
 #
@@ -304,8 +344,7 @@ table(ch08.tabulate_nonresponse(estimates))
 # | `strat`, `fedsts`, `fedstas` | the same | biased as before |
 # | `clustered-*` | normalised, as for `md` | yes, if at random and no client is drawn by two rows |
 # | `fedstas-least-variance` | a stratum has one draw, so the weight of a silent client goes to the others in proportion | no: other strata represent a stratum that is silent |
-# | `fedsampling`, `poisson`, `optimal-client-sampling`, `k-vib`, `cube`, `fedvarp` | $m/r$ over the cohort | yes, if at random and anyone answers |
-# | `local-pivotal` | $m/r$; where a client is sure to be drawn and weights add up to one, normalised as for `md` | yes, if at random, anyone answers and no client is sure to be drawn |
+# | `fedsampling`, `poisson`, `optimal-client-sampling`, `k-vib`, `cube`, `local-pivotal`, `fedvarp` | $m/r$ over the cohort, with $r$ answers of $m$ | yes, given the cohort, if at random and anyone answers |
 # | `mifa` | not at all: the last update of a silent client counts again | biased towards the past, as before |
 #
 # If fewer participants answer than a quorum (half of the cohort by default), the run stops with a sentence that says who failed and why. When it is started again, it continues from its last round.
@@ -420,8 +459,8 @@ assert all(correct)
 #
 # - The designs run unchanged on real processes. Only the view is new: it asks in messages, and the runs equal the simulation's.
 # - The simulation accounts the bytes of the algorithm. Flower adds bytes for each message, for each second of waiting and once for the app, and none of this grows with the model.
-# - Silence after the draw changes the estimator. The factor $m_h/r_h$ keeps it unbiased if clients are silent at random. If silence depends on the update, no weights that
-#   the server knows from one round repair it.
+# - Silence after the draw changes the estimator. The factor $m_h/r_h$ keeps it unbiased if clients are silent at random. If silence depends on the update, no weights from one round alone repair it. Over
+#   many rounds the server can divide by how often each client answered, at the price of more variance, if each client's probability of answering stays the same.
 # - Sending no size does not mean that nothing is learned: gradients, labels and running times tell much.
 #
 # ## Exercises

@@ -446,8 +446,9 @@ expect(
     better and many[ch09.BY_NORM] > many[LEAST_VARIANCE_METHOD],
     **by_norm,
 )
-less = [ch09.BY_NORM in one_rounds.list_better_designs(rounds_of, each, 20) for each in ("mnist-0.1", "cifar100")]  # fmt: skip
-expect("with twenty a larger one in some settings and a smaller one in others", all(less))
+errors_of_twenty = error.xs(20, level="m").unstack("design")
+larger = errors_of_twenty[ch09.BY_NORM] > errors_of_twenty[LEAST_VARIANCE_METHOD]
+expect("but a larger one with twenty in three of five settings", larger.sum() == 3 and len(larger) == 5)  # fmt: skip
 expect("In their worst cell", top["setting"] == "cifar100", error=top["exact"])
 
 # %% tags=["remove-input"]
@@ -556,12 +557,19 @@ for key, mine, other in (("estimator", "p uniform", plain), ("norm", "p by norm"
     glue_values("ch9", **{f"part_{key}": ch09.format_gain(parts, mine, other)})
 ends = tables.paired_differences(parts, "test_accuracy", plain).loc["p uniform"]
 expect("With uniform draws these weights gain", ends["low"] > 0, points=ends["difference"])
+ends = tables.paired_differences(parts, "test_accuracy", by_norm).loc["p by norm"]
+expect(
+    "where five seeds leave open whether it is a gain",
+    ends["seeds"] == 5 and ends["low"] < 0 < ends["high"],
+)
+ends = tables.paired_differences(main, "test_accuracy", "fedstas-unbiased-dp").loc[KMEANS]
+expect("over the corrected method that knows no sizes", ends["low"] > 0, points=ends["difference"])
 asked = feature_errors.summarise(feature_errors.load())
 sketched = asked[asked["features"] == "64 signed sums"]
-glue_values("ch9", sketch_worse=(worse := asking.compute_asking_numbers(asked)["sketch_worse"]))
+worse = asking.compute_asking_numbers(asked)["sketch_worse"]
 expect(
-    "strata of sketches err at most",
-    sketched["setting"].nunique() == 6 and (sketched["bytes_up"] == 256).all() and worse < 10,
+    "strata of sketches err less than 9 % more",
+    sketched["setting"].nunique() == 6 and (sketched["bytes_up"] == 256).all() and worse < 9,
     worse=worse,
 )
 glue_values("ch9", empty_one=100 * (0.9**positive_sizes).mean())
@@ -575,12 +583,12 @@ glue_values("ch9", fresh=privacy.composed_epsilon(alpha3, 100, 99))
 # %% [markdown]
 # | Setting | We recommend | Why |
 # | --- | --- | --- |
-# | weights $\omega_k$ | $n_k/n$ if the test set counts examples; $1/N$ if sizes are private | if both draw by norm, weighting by $n_k/n$ and not $1/N$ gains {glue:text}`ch9_part_norm` points. If the corrected method also draws by size, it gains {glue:text}`ch9_gain_weights` points on the corrected method that knows no sizes ᵃ |
+# | weights $\omega_k$ | $n_k/n$ if the test set counts examples; $1/N$ if sizes are private | if both draw by norm, weighting by $n_k/n$ instead of $1/N$ gains {glue:text}`ch9_part_norm` points, where five seeds leave open whether it is a gain. If the corrected method also draws by size, it gains {glue:text}`ch9_gain_weights` points over the corrected method that knows no sizes ᵃ |
 # | estimator | weights $\omega_k/p_t^k$ on updates | unbiased by {prf:ref}`wwi-lem-unbiased`. With uniform draws these weights gain {glue:text}`ch9_part_estimator` points on the paper's, $N_h/(N m_h)$ ({doc}`05_experiments`). The corrected method as a whole, with other draws, all of the participants' data and strata kept for ten rounds, gains {glue:text}`ch9_gain_written` points on FedSTaS as written ᵃ |
 # | strata | $m$, one draw each | the best, by {prf:ref}`wwi-thm-best` |
-# | draws | by size | draws by wrong norms have no bound ({prf:ref}`wwi-prp-features`). Draws by norms that are asked for anew every ten rounds have a smaller error with ten participants, {glue:text}`ch9_ten_norm:.3f` instead of {glue:text}`ch9_ten_cut:.3f` ᵇ, with twenty a larger one in some settings and a smaller one in others, and all clients must be asked each time |
+# | draws | by size | draws by wrong norms have no bound ({prf:ref}`wwi-prp-features`). Draws by norms that are asked for anew every ten rounds have a smaller error with ten participants, {glue:text}`ch9_ten_norm:.3f` instead of {glue:text}`ch9_ten_cut:.3f` ᵇ, but a larger one with twenty in three of five settings, and all clients must be asked each time |
 # | strata renewed | never | each renewal asks all clients for a gradient; with strata made anew every ten rounds the error changes by less than two per cent, to {glue:text}`ch9_ten_old:.3f` ᵇ |
-# | features | sketches of gradients at $\boldsymbol w_0$, 64 signed sums, the default; last updates where no extra message can be had | gradients have the error {glue:text}`ch9_ten_cut:.3f`, and last updates {glue:text}`ch9_ten_from:.3f` ᵇ. In six federations with ten participants, at MD's tuned rate, strata of sketches err at most about {glue:text}`ch9_sketch_worse:.0f` % more than strata of gradients, for 256 bytes a client ({doc}`10c_first_comparison`). The folded table above shows the accuracy of strata from last updates |
+# | features | sketches of gradients at $\boldsymbol w_0$, 64 signed sums, the default; last updates where no extra message can be had | gradients have the error {glue:text}`ch9_ten_cut:.3f`, and last updates {glue:text}`ch9_ten_from:.3f` ᵇ. In six federations with ten participants, at MD's tuned rate, strata of sketches err less than 9 % more than strata of gradients, for 256 bytes a client ({doc}`10c_first_comparison`). The folded table above shows the accuracy of strata from last updates |
 # | noise in the pairs | on, where one training varies much | without it {prf:ref}`wwi-prp-noise` promises nothing; on MNIST it changes the error little, to {glue:text}`ch9_ten_noise:.3f` ᵇ |
 # | data rate $q$ | 1; less only to save computation | at $q = 0.1$, {glue:text}`ch9_empty_one:.0f` % of the clients' updates are expected to be lost, or {glue:text}`ch9_empty_weighted:.2f` % by weight ᵃ ({prf:ref}`wwi-lem-bernoulli`) |
 # | private sizes | $\omega_k = 1/N$ and a fixed $q$; else one memoised report, $M$ above the largest size | a client that reports afresh in all of 99 rounds spends $\epsilon$ = {glue:text}`ch9_fresh:.0f`; at $\epsilon = 3$, $M = 601$ leaves $\alpha$ = {glue:text}`ch9_alpha_large:.3f` |

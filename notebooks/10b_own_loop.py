@@ -33,8 +33,8 @@
 # ```
 #
 # Two functions are yours. `gradient` returns the gradient of a client's mean loss at the current model. `train` returns an *update*, which is the
-# client's trained model minus the model that it started from. A client's number is its place in `sizes`, which count examples: of a torch
-# `DataLoader` that is `len(loader.dataset)`, since `len(loader)` counts batches.
+# client's trained model minus the model that it started from. A client's number is its place in `sizes`. Sizes count examples: if a client's data are a pair of arrays `(x, y)`, its size is `len(y)`, and if
+# they are a `DataLoader`, it is `len(loader.dataset)`, since `len(loader)` counts batches.
 #
 # To install the package alone, clone the repository and call `pip install .` in the clone; your loop may then stand in any folder. `Cohorts` itself needs numpy, scipy and
 # scikit-learn. This page runs that loop, stops and resumes it, and shows what to do when clients are silent, come or go. Then it shows the loop in torch, with
@@ -127,7 +127,8 @@ for name in ("md", "clustered-similarity", "fedstas-least-variance"):
 #
 # `sample` takes what a design may ask of the clients. Each argument is an array or a tensor with a row for each client, a list, or a function of a
 # client's number. A function is called only if the design asks, and only for the clients that the design asks about. So the loop above computes no gradient
-# at all for MD sampling. `needs` names the arguments that a method uses; of a design of your own, those that the code of its class names, or that its attribute `needs` lists:
+# at all for MD sampling. `needs` names the arguments that a method uses. Of a design of your own it names them as far as the code of its class, and of the classes that it inherits from, shows them; if
+# `draw` calls a function outside of the class, give the class an attribute, as `needs = ("losses",)`.
 
 # %% tags=["remove-input"]
 rows: dict = {}

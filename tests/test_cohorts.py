@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 import fedstas
 from fedstas import Cohorts, engine, methods, models, partition, simulation, tasks
 from fedstas.aggregation import Average
+from fedstas.biased import PowerOfChoice
 from fedstas.client_sampling import Cohort, Uniform
+from fedstas.clustered import Clustered
 from fedstas.errors import InputError
 from fedstas.nonresponse import reweight
 
@@ -335,6 +337,20 @@ def test_resize_moves_last_updates_with_their_clients():
         Cohorts("fedavg", sizes=SIZES, m=M).resize([1, 2, 3, 4], m=5)
 
 
+@pytest.mark.parametrize("clients", [3, 2.5, "123", {1: 1, 2: 2, 3: 3}])
+def test_resize_refuses_clients_that_are_no_list_and_changes_nothing(clients):
+    chooser = Cohorts("md", sizes=SIZES, m=2)
+    with pytest.raises(InputError, match=r"clients are .*: give a list with each client's number"):
+        chooser.resize([5, 5, 9], clients=clients)
+    assert chooser.sizes.tolist() == SIZES
+
+
+def test_resize_takes_the_clients_of_a_generator():
+    chooser = Cohorts("md", sizes=SIZES, m=2)
+    chooser.resize(SIZES[1:], clients=(k for k in range(1, N)))
+    assert chooser.sizes.tolist() == SIZES[1:]
+
+
 def test_a_state_is_taken_between_sample_and_report_too():
     chooser = Cohorts("k-vib", sizes=SIZES, m=M)
     play(chooser, 3)
@@ -384,6 +400,50 @@ def test_a_design_of_ones_own_runs_and_its_needs_are_read_from_its_code():
     assert Cohorts(Heir(), sizes=SIZES, m=M).needs == ("losses",)
     with pytest.raises(InputError, match="RoundRobin with other settings"):
         Cohorts(RoundRobin(2), sizes=SIZES, m=M).load_state_dict(chooser.state_dict())
+
+
+@dataclass(frozen=True)
+class Child(RoundRobin):
+    """A round robin whose `draw` is inherited."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A design whose question stands in a function outside of the class, and which says so."""
+
+    needs: ClassVar[tuple[str, ...]] = ("losses", "norms")
+
+    def draw(self, view, m, rng):
+        return RoundRobin.draw(self, view, m, rng)
+
+
+@dataclass(frozen=True)
+class Similar(Clustered):
+    """A design of the package that asks for losses beside what it asks for itself."""
+
+    @property
+    def largest(self):
+        return lambda view: view.losses(np.arange(view.clients)).argmax()
+
+
+@dataclass(frozen=True)
+class Largest(PowerOfChoice):
+    """A design of the package that says what it needs, to which a question is added."""
+
+    @staticmethod
+    def longest(view):
+        return view.norms().argmax()
+
+
+def test_needs_are_also_read_from_the_classes_that_a_design_inherits_from():
+    found = [Cohorts(x, sizes=SIZES, m=M).needs for x in (Child(), Similar(), Largest())]
+    assert found == [("losses",), ("losses",), ("losses", "norms")]
+    clients, _ = play(Cohorts(Child(), sizes=SIZES, m=M), 1)[0][0]
+    assert clients == [0, 1, 2, 3]
+
+
+def test_a_design_may_say_itself_what_it_needs():
+    assert Cohorts(Outside(), sizes=SIZES, m=M).needs == ("losses", "norms")
 
 
 def test_a_server_that_is_refused_can_be_made_in_ones_own_loop_as_the_sentence_says(digits):

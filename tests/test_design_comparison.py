@@ -167,21 +167,36 @@ def test_front_numbers_have_gains_at_both_budgets_and_the_accuracy_of_md_at_two_
 def test_sentences_on_many_clients_follow_the_gains(monkeypatch):
     """`check_many_clients` has a key for each sentence on 1,000 clients; "half" is on bytes, the others on gains over MD."""
     no_gain, gain = ([-0.1, -0.3, 0.1], [-9.0, -9.1, -8.9]), ([0.5, 0.6, 0.4], [5.0, 5.1, 4.9])
-    arms = ("fedstas", "fedstas-unbiased", "least-variance")
+    arms = ("fedstas", "fedstas-unbiased", "least-variance", "least-variance, updates")
     for arm in arms:
         monkeypatch.setitem(GAINS, arm, no_gain)
     many = make_results(SETTINGS["mnist-1000"], arms)
     numbers = design_comparison.check_many_clients(many)
-    assert numbers == {"loss": True, "nothing": True, "half": False, "written": False}
+    expected = {"loss": True, "nothing": True, "half": False, "written": False, "free": False}
+    assert numbers == expected
     assert design_comparison.first_round_surcharge(many) == 0
     many.rows.loc[many.rows["arm"] == "least-variance", "megabytes"] += 121  # of 240
     assert (
         design_comparison.first_round_surcharge(many) == 121
         and design_comparison.check_many_clients(many)["half"]
     )
-    monkeypatch.setitem(GAINS, "least-variance", gain)
+    for arm in ("least-variance", "least-variance, updates"):
+        monkeypatch.setitem(GAINS, arm, gain)
     numbers = design_comparison.check_many_clients(make_results(SETTINGS["mnist-1000"], arms))
-    assert not (numbers["loss"] or numbers["nothing"])
+    assert not (numbers["loss"] or numbers["nothing"]) and numbers["free"]
+
+
+def test_p_values_of_all_settings_are_corrected_at_once(monkeypatch):
+    """Two settings of one arm at two budgets: four comparisons, where within a setting there are two."""
+    monkeypatch.setitem(GAINS, "least-variance", ([5.0, 5.1, 4.9], [4.0, 6.5, 3.5]))
+    names = ("mnist", "fashion-mnist")
+    results = [make_results(SETTINGS[name], arms=("least-variance",)) for name in names]
+    p = pd.concat([p.gains for p in results])["p"].to_numpy(dtype=float)
+    counts = design_comparison.count_corrected_at_once(results)
+    assert counts["compared"] == 4
+    assert sorted(p)[0] * 4 < 0.05 < sorted(p)[-1] * 2
+    named = ["least-variance (mnist)", "least-variance (fashion-mnist)"]
+    assert counts["better_all"] == named and counts["told_all"] == 2
 
 
 def test_least_variance_is_compared_with_each_rival_on_the_same_seeds(monkeypatch):

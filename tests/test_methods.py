@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -268,3 +269,16 @@ def test_the_identity_of_a_method_that_squeezes_has_the_version_of_the_squeeze()
 
 def test_fedsampling_without_an_epsilon_uses_the_true_total():
     assert methods.get("fedsampling", epsilon=None).data == FedSampling(epsilon=None)
+
+
+def test_the_readme_counts_the_client_designs_that_are_not_those_of_fedstas():
+    """Of methods with the same client design one is counted, and pooled data are no design."""
+    designs = {methods.get(name).clients for name in methods.names()}
+    papers = {
+        methods.get(x).clients for x in methods.names() if x.startswith(("fedsts", "fedstas"))
+    }
+    papers -= {methods.get("fedstas-least-variance").clients}  # the recommended one is not theirs
+    others = [d for d in designs - papers if not getattr(d, "pooled", False)]
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert "these and more than twenty other ways to choose clients" in readme
+    assert 20 < len(others) < 30, len(others)

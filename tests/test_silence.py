@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from companion import records
 from companion.runs import sweeps, tables
-from fedstas import methods, run_file, simulation
+from fedstas import Cohorts, methods, run_file, simulation
 from fedstas.client_sampling import Cohort
 from fedstas.errors import InputError
+from fedstas.nonresponse import reweight
 
 SETTINGS = {"rounds": 6, "clients_per_round": 5, "seed": 1, "device": "cpu"}
 WEIGHTS = st.lists(st.floats(0.01, 3), min_size=1, max_size=5)
@@ -122,3 +123,48 @@ def test_silence_is_part_of_an_identity_only_where_it_is_set(digits, federation,
 def test_a_probability_of_one_and_an_unknown_remedy_are_refused(drop, remedy, digits, federation):
     with pytest.raises(InputError, match=r"drop is .* below 1|unknown remedy"):
         run(digits, federation, drop=drop, remedy=remedy)
+
+
+@pytest.mark.parametrize("method", ["md", None, methods.get("md").clients])
+def test_a_method_that_is_only_named_is_refused_in_one_sentence(method, digits, federation):
+    with pytest.raises(InputError, match=r"^the method is .*: give methods\.get\('md'\)$"):
+        simulation.run(digits, federation, method, **SETTINGS)
+
+
+def mean_reweighted(cohort: Cohort, silent: float, expands: bool) -> np.ndarray:
+    """Return the mean weights [m] over who answers, given that anyone does, by enumeration."""
+    mean, total = np.zeros(len(cohort.clients)), 0.0
+    for answered in product([False, True], repeat=len(mean)):
+        if any(answered):
+            probability = np.where(answered, 1 - silent, silent).prod()
+            mean += probability * reweight(cohort, answered, expands)
+            total += probability
+    return mean / total
+
+
+@given(WEIGHTS, st.floats(0.05, 0.9), st.booleans())
+def test_weights_over_inclusion_probabilities_stay_unbiased_if_clients_are_silent_at_random(
+    weights, silent, normalise
+):
+    """Given that anyone answers, m / r times the indicator of an answer has the mean 1: also for weights that add up to 1."""
+    weights = np.array(weights) / (sum(weights) if normalise else 1)
+    mean = mean_reweighted(Cohort(np.arange(len(weights)), weights), silent, True)
+    np.testing.assert_allclose(mean, weights, rtol=1e-9)
+
+
+def test_a_client_that_is_sure_to_be_drawn_counts_its_share_if_clients_are_silent_at_random():
+    """Client 0 holds half of the data and is always drawn, so that the weights of each cohort add up to 1."""
+    chooser = Cohorts("local-pivotal", sizes=[500] + [50] * 10, m=6)
+    cohort = chooser.sample(gradients=np.eye(11))
+    assert cohort.clients[0] == 0 and cohort.weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(mean_reweighted(cohort, 0.25, True), [0.5] + [0.1] * 5, rtol=1e-9)
+    assert mean_reweighted(cohort, 0.25, False)[0] < 0.45  # normalised, it would not
+    weights = chooser.report(cohort, [np.ones(3)] * 5 + [None])
+    np.testing.assert_allclose(weights, np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0]) * 6 / 5)
+
+
+def test_designs_whose_weights_are_normalised_in_each_round_stay_so_and_the_others_expand():
+    expands = {n for n in methods.names() if getattr(methods.get(n).clients, "expands", False)}
+    independent = {"optimal-client-sampling", "poisson", "k-vib", "cube", "local-pivotal"}
+    uniform = {"fedavg-unbiased", "fedavg-eq3", "fedvarp", "mifa", "cluster-fedvarp", "scaffold"}
+    assert expands == independent | uniform

@@ -204,7 +204,8 @@ class Designs(Strategy):
                 f"round {t}: {answered.sum()} of {len(answered)} updates came, fewer than the quorum "
                 f"of {self.quorum:.0%}: {'; '.join(wrong.values())}"
             )
-        weights = reweight(cohort, answered) if len(answered) else cohort.weights
+        expands = has_flag(self.method.clients, "expands")
+        weights = reweight(cohort, answered, expands) if len(answered) else cohort.weights
         weights = torch.from_numpy(weights).to(params)
         server = self.method.server
         state = self.view.optimizer_state(server)

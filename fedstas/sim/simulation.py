@@ -302,6 +302,7 @@ def prepare(
 ) -> Setup:
     """Check the inputs of a run and prepare its setup, of which `average` is checked before; `InputError` if the
     federation cannot be trained so."""
+    check_method(method)
     m = check_int("the number of participants (clients per round)", m, 1)
     seed = check_int("seed", seed, 0)
     drop, remedy = check_drop(drop, remedy)
@@ -343,6 +344,13 @@ def check_average(average) -> float | str | None:
         return check_float("average", average, 0, 1, open_low=False, open_high=True)
     except InputError as error:
         raise InputError(f"{error}, or 'tail'") from None
+
+
+def check_method(method) -> None:
+    """Raise an `InputError` if a method is only its name, or anything else than a `Method`."""
+    if not isinstance(method, Method):
+        name = method if isinstance(method, str) else "md"
+        raise InputError(f"the method is {format_value(method)}: give methods.get({name!r})")
 
 
 def check_drop(drop, remedy) -> tuple[float, str]:
