@@ -103,8 +103,6 @@ plots.set_page_style()
 # | `size` | `fedavg`, `md`, `fedstas`, … | every client, once | its true size; refused in private methods |
 # | `labels` | `stratified-labels`, `fed-cbs` | every client, once | its number of examples of each class; refused where its size is private |
 # | `sketch` | `fedstas-least-variance` | every client | 64 signed sums of its gradient |
-# | `centres` | `hcsfed` and the authors' code of 2024 | every client | the centres of its squeezed gradient |
-# | `spread` | `fedstas-optimal-data` | every client | one number: how far its example gradients are from their mean |
 # | `gradient` | strata, `cube`, `divfl`, … | every client | levels and codes of its squeezed gradient |
 # | `centres` | `hcsfed`, `fedsts-authors-dec`, `fedstas-authors-dec` | every client | the levels alone of its squeezed gradient |
 # | `norm` | `optimal-client-sampling` | every client | the norm of its gradient |

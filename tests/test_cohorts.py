@@ -330,8 +330,8 @@ def test_resize_moves_last_updates_with_their_clients():
     for clients in ([3, None, 0], [3, 3, 0, 1]):
         with pytest.raises(InputError, match="none twice, or None for a new client"):
             chooser.resize([1, 2, 3, 4], clients=clients)
-    for clients in (3, np.array(3), (k for k in range(4))):
-        with pytest.raises(InputError, match="give a list, with each client's number before"):
+    for clients in (3, np.array(3)):
+        with pytest.raises(InputError, match="give a list with each client's number before"):
             chooser.resize([1, 2, 3, 4], clients=clients)
     with pytest.raises(InputError, match="5 clients per round are more than the 4"):
         Cohorts("fedavg", sizes=SIZES, m=M).resize([1, 2, 3, 4], m=5)
@@ -393,11 +393,6 @@ def test_a_design_of_ones_own_runs_and_its_needs_are_read_from_its_code():
     resumed.load_state_dict(chooser.state_dict())
     ((clients, _),), _ = play(resumed, 1, w)
     assert clients == [8, 9, 10, 11]
-
-    class Heir(RoundRobin):
-        """A design that inherits what it asks for."""
-
-    assert Cohorts(Heir(), sizes=SIZES, m=M).needs == ("losses",)
     with pytest.raises(InputError, match="RoundRobin with other settings"):
         Cohorts(RoundRobin(2), sizes=SIZES, m=M).load_state_dict(chooser.state_dict())
 

@@ -847,11 +847,6 @@ def test_a_diverged_run_keeps_its_history(digits, federation, name):
         )
 
 
-def test_a_name_in_place_of_a_method_is_refused(digits, federation):
-    with pytest.raises(InputError, match=r"the method is 'md': give one, as methods.get\('md'\)"):
-        simulation.run(digits, federation, "md", rounds=1, clients_per_round=2, seed=0)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -306,8 +306,6 @@ def prepare(
     m = check_int("the number of participants (clients per round)", m, 1)
     seed = check_int("seed", seed, 0)
     drop, remedy = check_drop(drop, remedy)
-    if not isinstance(method, Method):
-        raise InputError(f"the method is {format_value(method)}: give one, as methods.get('md')")
     check_message(message, method, drop)
     clients = federation.with_data
     if not len(clients):
