@@ -699,9 +699,8 @@ def _needs(part) -> tuple[str, ...]:
     """Return the arguments of `sample` that a design asks for: its attribute `needs`, or what the code of its class
     and of the classes that it inherits from names. A class of the package says itself what it needs."""
     declared = getattr(part, "needs", None)
-    own = [
-        k for k in type(part).__mro__[:-1] if user_code.is_user_class(k)
-    ]  # the last one is object
+    *classes, _ = type(part).__mro__  # the last one is object
+    own = [each for each in classes if user_code.is_user_class(each)]
     if declared is not None and any("needs" in getattr(x, "__dict__", ()) for x in (part, *own)):
         return tuple(declared)
     members = [each for kind in own for each in vars(kind).values()]

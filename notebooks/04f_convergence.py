@@ -20,7 +20,7 @@
 # FedSTaS's biased draws lead to a point beside the optimum, however long one trains. Unbiased, independent draws reach the optimum of a strongly convex objective at the rate $1/T$, if clients take one local step and the steps decrease. At the end you will know
 # - why the printed convergence bound contradicts itself, and where the biased draws end;
 # - a corrected theorem with its proof, and the rate that is measured;
-# - when clustered sampling's error is at most that of MD, and when only its variance is.
+# - when clustered sampling's error is at most that of {term}`MD sampling <md>`, and when only its variance is.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper

@@ -21,6 +21,8 @@
 # - what a matrix of $m$ distributions does to the clients' weights, as one theorem with its proof and all cases of equality;
 # - which printed lines of Algorithms 1 and 2 make such a matrix, and which do not;
 # - what is missing from the rate of Theorems 1 and 2 when clients differ and train for many local steps.
+#
+# {term}`MD sampling <md>`, with which the paper compares, draws $m$ times with replacement, each time client $i$ with probability $p_i$.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper

@@ -755,7 +755,7 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # verdict stands beside it.
 #
 # ```{dropdown} What is declared, what the substitutes are, and the learning rates
-# The sweep `clustered-cifar10` declares all runs of the paper's other experiments at its own length, and `clustered-cifar10-short` the same at the reduced length; of the latter, Fig. 2 (all four concentrations), Fig. 6 (three measures of similarity) and FedProx with $\mu = 0.1$, with MD also with 0.001, 0.01 and 1, are recorded, with five seeds. Of runs with five participants two seeds are there; no verdict uses them before all five are.
+# The sweep `clustered-cifar10` declares all runs of the paper's other experiments at its own length, and `clustered-cifar10-short` the same at the reduced length; of the latter, Fig. 2 (all four concentrations), Fig. 6 (three measures of similarity) and FedProx with $\mu = 0.1$, with MD also with 0.001, 0.01 and 1, are recorded, with five seeds. Of runs with five participants the first seeds are there; no verdict uses them before all five are.
 # The substitute `clustered-mnist` repeats the experiments on MNIST with 100 rounds (200 where there are 10 local steps, 50 where there are 500). The substitute `clustered-coarse10` repeats Fig. 2 on the first ten superclasses of CIFAR-100: 25,000 images
 # instead of 50,000, each class made of five kinds of things, 20 local steps and 100 rounds. On the superclasses the outcome is that of CIFAR-10: at concentration 0.01 Algorithm 2 ends {glue:text}`ch6_colour_2` nats below MD's training loss, and {glue:text}`ch6_colour_points` points of test
 # accuracy above MD; for Algorithm 1 five seeds leave it open, {glue:text}`ch6_colour_1` nats; at concentration 10 no difference shows.

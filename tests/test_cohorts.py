@@ -330,14 +330,11 @@ def test_resize_moves_last_updates_with_their_clients():
     for clients in ([3, None, 0], [3, 3, 0, 1]):
         with pytest.raises(InputError, match="none twice, or None for a new client"):
             chooser.resize([1, 2, 3, 4], clients=clients)
-    for clients in (3, np.array(3)):
-        with pytest.raises(InputError, match="give a list with each client's number before"):
-            chooser.resize([1, 2, 3, 4], clients=clients)
     with pytest.raises(InputError, match="5 clients per round are more than the 4"):
         Cohorts("fedavg", sizes=SIZES, m=M).resize([1, 2, 3, 4], m=5)
 
 
-@pytest.mark.parametrize("clients", [3, 2.5, "123", {1: 1, 2: 2, 3: 3}])
+@pytest.mark.parametrize("clients", [3, np.array(3), 2.5, "123", {1: 1, 2: 2, 3: 3}])
 def test_resize_refuses_clients_that_are_no_list_and_changes_nothing(clients):
     chooser = Cohorts("md", sizes=SIZES, m=2)
     with pytest.raises(InputError, match=r"clients are .*: give a list with each client's number"):

@@ -393,14 +393,13 @@ def decide_level(
         """Judge the level of the method as written; note that as coded, too, where such runs are recorded."""
         rows = []
 
-        def judge_in(place: Setting, method: str) -> Judgement:
+        def judge_in(place: Setting, name: str) -> Judgement:
             """Judge whether the prediction interval of a method in a setting holds the printed value; add a row."""
-            values = tables.pivot_seeds(place.runs(method), metric)[method]
+            values = tables.pivot_seeds(place.runs(name), metric)[name]
             printed, tolerance = first_number(claim.printed), claim.tolerance or 0
             predict = statistics.prediction_interval
             part = judge_equal(values, printed, unit, tolerance, predict)
-            coded = method.endswith(IMPLEMENTATIONS["as coded"])
-            voice = "as coded" if coded else "as written"
+            voice = "as written" if name == method else "as coded"
             rows.append(
                 (str(place), voice, part.mean, part.low, part.high, part.seeds, part.verdict)
             )
