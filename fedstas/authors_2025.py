@@ -121,8 +121,18 @@ class Authors2025:
                     "min_examples asks: lower min_examples, or make clients larger"
                 )
             clients, labels = clients[trains], labels[trains]
-        weights = (sizes / np.maximum(np.bincount(labels, minlength=len(sizes)), 1))[labels]
-        return Cohort(clients, weights / weights.sum(), labels)
+        return Cohort(clients, normalised_weights(sizes, labels), labels)
+
+
+def normalised_weights(sizes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return N_h / m_h over the sum of the participants' N_h / m_h, float [m]: they add up to 1 whatever strata are empty.
+
+    Args:
+        sizes: N_h, the clients of each stratum, int [H].
+        labels: the stratum of each participant, int [m].
+    """
+    weights = (sizes / np.maximum(np.bincount(labels, minlength=len(sizes)), 1))[labels]
+    return weights / weights.sum()
 
 
 def whole_share(size: int, rate: float, rng: np.random.Generator) -> np.ndarray:

@@ -132,11 +132,12 @@ def worlds_of_printed_level(method: str, printed: float, is_loss: bool = False) 
 
 
 def worlds_of_gain(printed: float) -> dict:
-    """Return worlds in which FedSTaS gains the printed per cent, loses 10 %, and gains nothing with scatter."""
+    """Return worlds in which FedSTaS gains the printed per cent, loses 10 %, gains nothing with scatter, and gains far more."""
     levels = {
         "agrees": (1 + printed / 100, 0.0005),
         "differs": (0.9, 0.0005),
         "undecided": (1, 0.06),
+        "differs, a larger gain": (1.1 + printed / 100, 0.0005),
     }
     return {w: World({"fedstas": 0.5 * x}, spread=y, seed_spread=0) for w, (x, y) in levels.items()}
 
@@ -462,7 +463,7 @@ CASES = {
     "experiments_figures.mnist_order": worlds_of_higher_accuracy("fedstas"),
     "experiments_figures.mnist_order_global": worlds_of_higher_accuracy("fedstas"),
     "experiments_figures.mnist_dp_order": worlds_of_higher_accuracy("fedstas-dp"),
-    "experiments_figures.mnist_dp_cost": worlds_of_higher_accuracy("fedstas"),
+    "experiments_figures.mnist_dp_cost": worlds_of_gain(2 * 1.33),  # 1.33 points of 50
     "experiments_figures.skewed_dp_order": worlds_of_higher_accuracy("fedstas-dp"),
     "experiments_figures.cifar100_dp_order": worlds_of_higher_accuracy("fedstas-dp"),
     "experiments_figures.mnist_gain": worlds_of_gain(1.8),
@@ -694,6 +695,7 @@ CASES = {
             sentences, "steps_of_text_and_code", [("weights", "1/m", "N_h/m_h")]
         ),
         "agrees": patch_function(sentences, "steps_of_text_and_code", [("weights", "1/m", "1/m")]),
+        "differs, as computed": lambda monkeypatch: None,
     },
     "experiments_fedsampling.on_titles": worlds_of_private_fedsampling(
         {"centralised": 9, "fedyogi": 9}, "macro_f1", "reuters-titles", "lognormal"
@@ -929,11 +931,20 @@ def test_the_decision_rules_give_the_documented_verdicts_near_their_thresholds()
     assert judge(higher, (0.2, 0.9), "points") == "undecided"  # contains zero and 1 point
     assert judge(higher, (0.2, 0.9), "rounds") == "differs"
     assert judge(higher, (9, 0.9, 4), "points") == "undecided"
+    # With Bonferroni's correction for 12 comparisons the interval is 2.1 times as wide, and holds 1 point.
+    assert judge(higher, (0.2, 0.6), "points") == "differs"
+    assert judge(higher, (0.2, 0.6), "points", comparisons=12) == "undecided"
+    assert judge(higher, (0.2, 0.1), "points", comparisons=12) == "agrees"  # uncorrected
+    assert judge(higher, (-3, 0.9), "points", comparisons=12) == "differs"
     assert judge(equal, (50.2, 0.5), 50, "points") == "agrees"
     assert judge(equal, (50.2, 0.9), 50, "points") == "undecided"
     assert judge(equal, (52, 1.5), 50, "points") == "differs"
     assert judge(equal, (52, 1.5), 50, "points", tolerance=1) == "undecided"
+    assert judge(equal, (52, 1.5), 50, "points", comparisons=3) == "undecided"
+    assert judge(equal, (60, 1.5), 50, "points", comparisons=3) == "differs"
     assert judge(equal, (50, 0.1, 4), 50, "points") == "undecided"
+    with pytest.raises(ValueError, match="a value is missing"):
+        higher([1, 2, np.nan, 3, 4], "points")
     lower = experiments.judge_not_lower
     assert judge(lower, (-0.02, 0.005), "nats") == "agrees"  # the difference is too small to matter
     assert judge(lower, (-0.05, 0.045), "nats") == "differs"

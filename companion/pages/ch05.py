@@ -370,7 +370,7 @@ def tabulate_explanations(
     """
     curves = [(m, SHARES, t, v) for m in theirs for t, v in zip(rounds, theirs[m], strict=True)]
     ends = [(m, SHARES, None, value) for m, value in printed.items()]
-    ends += [(m, "train_loss", None, value) for m, value in losses.items()]
+    ends += [(m, "train_loss", rounds[-1], value) for m, value in losses.items()]
     whose = {"coded": ("FedSTaS's three, as coded", "{}-authors-dec")}
     whose["written"] = ("FedSTaS's three, as written", "{}")
     whose |= {m: (f"{METHOD_NAMES[m]} in place of each", m) for m in STAND_INS}

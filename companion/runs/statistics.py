@@ -122,13 +122,19 @@ def holm(p: Sequence[float]) -> np.ndarray:
 # Verdicts
 
 
-def judge_increase(interval: tuple[float, float, float], min_effect: float) -> str:
+def judge_increase(
+    interval: tuple[float, float, float], min_effect: float, corrected_high: float
+) -> str:
     """Judge the claim that a difference is above zero.
 
-    It agrees if the interval is above zero, differs if all of it is below the smallest effect that matters.
+    Args:
+        interval: the mean of the difference and the ends of its interval; the claim agrees if it is above zero.
+        min_effect: the smallest effect that matters.
+        corrected_high: the upper end of the interval corrected for the number of comparisons (Bonferroni); the
+            claim differs if it is below the smallest effect that matters.
     """
-    _, low, high = interval
-    return AGREES if low > 0 else DIFFERS if high < min_effect else UNDECIDED
+    _, low, _ = interval
+    return AGREES if low > 0 else DIFFERS if corrected_high < min_effect else UNDECIDED
 
 
 def judge_no_decrease(
@@ -147,17 +153,22 @@ def judge_no_decrease(
 
 
 def judge_equality(
-    interval: tuple[float, float, float], printed: float, tolerance: float, min_effect: float
+    interval: tuple[float, float, float],
+    printed: float,
+    tolerance: float,
+    min_effect: float,
+    corrected: tuple[float, float, float],
 ) -> str:
     """Judge the claim that a value is the printed one, known up to `tolerance`.
 
-    It agrees if all of the interval is closer to it than `min_effect` (or `tolerance`, if that is larger), and
-    differs if none of the interval is within the tolerance.
+    It agrees if all of the interval is closer to it than `min_effect` (or `tolerance`, if that is larger). Otherwise it
+    differs if none of the interval `corrected` for the number of comparisons (Bonferroni) is within the tolerance.
     """
     _, low, high = interval
     near = max(tolerance, min_effect)
     if printed - near <= low and high <= printed + near:
         return AGREES
+    _, low, high = corrected
     return DIFFERS if high < printed - tolerance or low > printed + tolerance else UNDECIDED
 
 

@@ -231,7 +231,13 @@ def evidence_of_parts(
 def _judgement(
     values, verdict: str, interval: tuple[float, float, float], undecided: str, differs: str = ""
 ) -> Judgement:
-    """Return the judgement; with too few seeds it is undecided."""
+    """Return the judgement; with too few seeds it is undecided.
+
+    Raises:
+        ValueError: if a value is missing (NaN).
+    """
+    if np.isnan(np.asarray(values, dtype=float)).any():
+        raise ValueError("a value is missing (NaN): leave out the seeds that not all methods have")
     if len(values) < statistics.MIN_SEEDS:
         verdict, undecided = UNDECIDED, f"there are fewer than {statistics.MIN_SEEDS} seeds"
     reasons = {UNDECIDED: f" Undecided: {undecided}.", statistics.DIFFERS: differs}
@@ -243,18 +249,33 @@ def format_amount(value: float, unit: str) -> str:
     return f"{value:g} {unit.removesuffix('s') if value == 1 else unit}"
 
 
-def judge_higher(values, unit: str, min_effect: float | None = None) -> Judgement:
-    """Judge whether differences, one per seed, are above zero; `min_effect` is by default that of the unit."""
+def corrected_level(comparisons: int) -> float:
+    """Return the level of an interval with Bonferroni's correction for so many comparisons."""
+    return 1 - (1 - statistics.LEVEL) / comparisons
+
+
+def judge_higher(
+    values, unit: str, min_effect: float | None = None, comparisons: int = 1
+) -> Judgement:
+    """Judge whether differences, one per seed, are above zero; `min_effect` is by default that of the unit.
+
+    For one of several `comparisons` of a claim to differ, its interval with Bonferroni's correction holds no gain that
+    matters.
+    """
     min_effect = statistics.MIN_EFFECT[unit] if min_effect is None else min_effect
     amount = format_amount(min_effect, unit)
     interval = statistics.mean_interval(values)
+    corrected = statistics.mean_interval(values, corrected_level(comparisons))
     gain = f"{amount}, which matters" if min_effect else "more"
     small = f" A gain of {amount}, the smallest that matters, is outside the interval."
+    undecided = f"the interval holds both no gain and {gain}"
+    if interval.high < min_effect:
+        undecided = f"no gain of {amount} is in the interval, but among {comparisons} comparisons that may be chance"
     return _judgement(
         values,
-        statistics.judge_increase(interval, min_effect),
+        statistics.judge_increase(interval, min_effect, corrected.high),
         interval,
-        undecided=f"the interval holds both no gain and {gain}",
+        undecided=undecided,
         differs=small if interval.high >= 0 and min_effect else "",
     )
 
@@ -266,7 +287,7 @@ def judge_not_lower(values, unit: str, comparisons: int = 1) -> Judgement:
     """
     min_effect = statistics.MIN_EFFECT[unit]
     interval = statistics.mean_interval(values)
-    corrected = statistics.mean_interval(values, 1 - 0.05 / comparisons)
+    corrected = statistics.mean_interval(values, corrected_level(comparisons))
     amount = format_amount(min_effect, unit)
     undecided = f"the interval holds both no loss and one of more than {amount}, which matters"
     if interval.high < 0:
@@ -283,21 +304,29 @@ def judge_equal(
     unit: str,
     tolerance: float = 0.0,
     estimate: Callable[..., statistics.Interval] = statistics.mean_interval,
+    comparisons: int = 1,
 ) -> Judgement:
-    """Judge whether values, one per seed, are the printed one up to its tolerance, by the interval of `estimate`."""
+    """Judge whether values, one per seed, are the printed one up to its tolerance, by the interval of `estimate`.
+
+    For one of several `comparisons` of a claim to differ, its interval with Bonferroni's correction does.
+    """
     interval, min_effect = estimate(values), statistics.MIN_EFFECT[unit]
     amount = format_amount(max(tolerance, min_effect), unit)
+    corrected = estimate(values, corrected_level(comparisons))
+    undecided = f"the interval holds {printed:g} and what is more than {amount} from it"
+    if interval.high < printed - tolerance or interval.low > printed + tolerance:
+        undecided = f"the interval does not hold {printed:g}, but among {comparisons} comparisons that may be chance"
     return _judgement(
         values,
-        statistics.judge_equality(interval, printed, tolerance, min_effect),
+        statistics.judge_equality(interval, printed, tolerance, min_effect, corrected),
         interval,
-        undecided=f"the interval holds {printed:g} and what is more than {amount} from it",
+        undecided=undecided,
     )
 
 
-def judge_near_zero(values, unit: str) -> Judgement:
+def judge_near_zero(values, unit: str, comparisons: int = 1) -> Judgement:
     """Judge whether differences, one per seed, are too small to matter."""
-    return judge_equal(values, 0, unit, statistics.MIN_EFFECT[unit])
+    return judge_equal(values, 0, unit, statistics.MIN_EFFECT[unit], comparisons=comparisons)
 
 
 def count_predicted(
@@ -380,11 +409,15 @@ def judge_both(judge: Callable[..., Judgement], *methods: str) -> tuple[Judgemen
 
 
 def decide_level(
-    setting: Setting, method: str, metric: str = METRICS[0], also: Iterable[Setting] = ()
+    setting: Setting,
+    method: str,
+    metric: str = METRICS[0],
+    also: Iterable[Setting] = (),
+    last: int = tables.FINAL_ROUNDS,
 ) -> Decision:
     """Return a function that decides whether one more run of ours reaches the printed level, in % (or nats).
 
-    Settings in `also` are shown in its table and decide nothing.
+    Judged is the mean of the `last` rounds. Settings in `also` are shown in its table and decide nothing.
     """
     unit = UNIT_OF_METRIC[metric]
 
@@ -395,7 +428,7 @@ def decide_level(
 
         def judge_in(place: Setting, name: str) -> Judgement:
             """Judge whether the prediction interval of a method in a setting holds the printed value; add a row."""
-            values = tables.pivot_seeds(place.runs(name), metric)[name]
+            values = tables.pivot_seeds(place.runs(name), metric, last)[name]
             printed, tolerance = first_number(claim.printed), claim.tolerance or 0
             predict = statistics.prediction_interval
             part = judge_equal(values, printed, unit, tolerance, predict)
@@ -409,7 +442,8 @@ def decide_level(
         for place in also:
             judge_both(partial(judge_in, place), method)
         columns = ["setting", "implementation", "mean", "low", "high", "runs", "the printed value"]
-        note = f"Last ten rounds, {as_written.seeds} runs, {setting}; the interval is for one more run."
+        when = "Last ten rounds" if last == tables.FINAL_ROUNDS else "Last round"
+        note = f"{when}, {as_written.seeds} runs, {setting}; the interval is for one more run."
         table = pd.DataFrame(rows, columns=columns).round(2)
         return as_written.evidence(f"{note}{as_written.why}{sentence}", table, coded)
 
@@ -454,11 +488,15 @@ def decide_order(
 
 
 def decide_relative_gain(
-    setting: Setting, better: str, worse: str, also: Iterable[Setting] = ()
+    setting: Setting,
+    better: str,
+    worse: str,
+    also: Iterable[Setting] = (),
+    unit: str = "% relatively",
 ) -> Decision:
-    """Return a function that decides whether there is a gain, and a single pair of runs shows the printed one, in %.
+    """Return a function that decides whether there is a gain, and a single pair of runs shows the printed one.
 
-    Settings in `also` are shown in its table and decide nothing.
+    The gain is in points, or relative to the worse method in %, as the unit says. Settings in `also` are shown in its table and decide nothing.
     """
 
     @verdict_if_missing
@@ -466,13 +504,15 @@ def decide_relative_gain(
         """Judge the gain for the methods as written; note it as coded, too, where such runs are recorded."""
 
         def judge_gains(a: str, b: str) -> tuple[Judgement, Judgement]:
-            """Judge the mean relative gain of a over b, and that of a single pair of runs."""
+            """Judge the mean gain of a over b, and that of a single pair of runs."""
             wide = tables.pivot_seeds(setting.runs(a, b), METRICS[0]).dropna()
-            gains, unit = 100 * (wide[a] / wide[b] - 1), "% relatively"
+            relative = unit == "% relatively"
+            gains = 100 * (wide[a] / wide[b] - 1) if relative else wide[a] - wide[b]
             printed, tolerance = first_number(claim.printed), claim.tolerance or 0
-            gain = judge_higher(gains, unit)
+            gain = judge_higher(gains, unit, comparisons=2)
             # The paper prints one pair: it must lie where one more pair of ours would.
-            pair = judge_equal(gains, printed, unit, tolerance, statistics.prediction_interval)
+            predict = statistics.prediction_interval
+            pair = judge_equal(gains, printed, unit, tolerance, predict, comparisons=2)
             verdict = combine_verdicts((gain.verdict, pair.verdict))
             why = (gain.why or pair.why) if verdict == UNDECIDED else ""
             return gain, replace(pair, verdict=verdict, why=why)
@@ -484,8 +524,11 @@ def decide_relative_gain(
 
         as_written, sentence_as_coded, verdict_as_coded = judge_both(judge, better, worse)
         gain, _ = judge_gains(better, worse)
+        words = f"Relative gain of {better} over {worse} in %"
+        if unit == "points":
+            words = f"Points of {better} above {worse}"
         return as_written.evidence(
-            f"Relative gain of {better} over {worse} in %, {as_written.seeds} paired runs, {setting}; the interval is "
+            f"{words}, {as_written.seeds} paired runs, {setting}; the interval is "
             f"for one more pair, that of the mean is {gain}.{as_written.why}{sentence_as_coded}",
             readings_table((setting, *also), better, worse),
             verdict_as_coded,
@@ -505,26 +548,34 @@ def decide_everywhere(
 
     One setting that differs is enough to differ. `differences(frame, better, worse)` are one per seed.
     """
+    pairs = list(itertools.product(settings, rivals))
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
         """Judge the method against every rival in every setting, and combine the verdicts."""
-        rows, missing_note = [], ""
-        for setting, rival in itertools.product(settings, rivals):
+        rows, coarse, missing_note = [], [], ""
+        for setting, rival in pairs:
             row = (str(setting), rival)
             try:
-                values = differences(setting.runs(better, rival), better, rival)
+                frame = setting.runs(better, rival)
+                values = differences(frame, better, rival)
             except MissingRuns as missing:
                 rows.append((*row, np.nan, np.nan, np.nan, missing.verdict))
                 missing_note = missing_note or f" {missing}."
                 continue
-            judgement = judge_higher(values, unit)
+            judgement = judge_higher(values, unit, comparisons=len(pairs))
+            spacing = frame["round"].drop_duplicates().sort_values().diff().max()
+            if unit == "rounds" and spacing > statistics.MIN_EFFECT["rounds"]:
+                judgement = replace(judgement, verdict=UNDECIDED)
+                coarse.append(f"{setting} is evaluated every {spacing:g} rounds only")
             rows.append((*row, *judgement.cells))
         columns = ["setting", f"{better} against", unit, "low", "high", "verdict"]
         table = pd.DataFrame(rows, columns=columns).round(2)
         listed = list(table["verdict"])
         note = f"Is {better} above ({unit})? Of {len(listed)} comparisons: {count_each(listed)}.{missing_note}"
-        if any(setting.task == "cifar100" for setting in settings):
+        for each in dict.fromkeys(coarse):
+            note += f" Undecided: {each}."
+        if any(setting.task == "cifar100" for setting, _ in pairs):
             note += (
                 " For CIFAR-100 no network is named: its rows are with the network that we tried."
             )

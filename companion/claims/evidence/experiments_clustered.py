@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 
 import numpy as np
 import pandas as pd
@@ -149,9 +149,10 @@ def decide_more_digits(method: str) -> Decision:
         """Judge whether a cohort has more distinct digits than under MD sampling."""
         cohorts = recorded_cohorts()
         wide = cohorts.pivot_table(index="seed", columns="method", values="digits")
-        judgement = judge_higher(wide[method] - wide["md"], "digits")
+        more = (wide[method] - wide["md"]).dropna()
+        judgement = judge_higher(more, "digits")
         return judgement.evidence(
-            f"Distinct digits a round more than under MD sampling, {len(wide)} paired runs.{judgement.why}",
+            f"Distinct digits a round more than under MD sampling, {len(more)} paired runs.{judgement.why}",
             summarise_cohorts(cohorts, "digits"),
         )
 
@@ -262,7 +263,7 @@ def finds_the_groups(claim: Claim) -> Evidence:
     rounds = cohorts["round"]
     early, late = rounds <= 10, rounds > rounds.max() - 20
     first, last = (cohorts[at].groupby("seed")["digits"].mean() for at in (early, late))
-    misses, finds = judge_higher(9.5 - first, "digits"), judge_higher(last - 9.5, "digits")
+    misses, finds = (judge_higher(v, "digits", comparisons=2) for v in (9.5 - first, last - 9.5))
     verdict = statistics.combine_verdicts((misses.verdict, finds.verdict))
     rows = [
         ("rounds 1 to 10", *statistics.mean_interval(first)),
@@ -327,7 +328,11 @@ def decide_smoother(metric: str) -> Decision:
         frame = ONE_DIGIT.runs("md", *ALGORITHM)
         wide = mean_jumps(frame, metric)
         parts = {
-            name: judge_higher(wide["md"] - wide[method], UNIT_OF_METRIC[metric])
+            name: judge_higher(
+                (wide["md"] - wide[method]).dropna(),
+                UNIT_OF_METRIC[metric],
+                comparisons=len(ALGORITHM),
+            )
             for method, name in ALGORITHM.items()
         }
         note = (
@@ -422,7 +427,7 @@ def cifar_partitions(claim: Claim) -> Evidence:
     share = table.pivot(index="seed", columns="concentration", values=largest_share)
     unequal = table.pivot(index="seed", columns="concentration", values=ratio)
     parts = [
-        judge_higher(values, "of a share", 0)
+        judge_higher(values, "of a share", 0, comparisons=3)
         for values in (0.25 - share[10.0], share[0.001] - 0.95, unequal[0.001] - unequal[10.0])
     ]
     verdict = statistics.combine_verdicts(part.verdict for part in parts)
@@ -543,23 +548,30 @@ def decide_in_settings(
     gain=loss_below_md,
     unit="nats",
     quantity=NATS_LESS,
+    beside: int = 0,
 ) -> Evidence:
     """Judge whether both algorithms gain on MD sampling in each changed setting.
 
     Args:
         setting: what is changed.
         changes: fields of the setting and their new values.
-        judge: judges the gains of one algorithm in one setting, by `unit`.
+        judge: judges the gains of one algorithm in one setting, by `unit`, as one of several comparisons.
         gain: the gains by seed, from a setting and a method.
         unit: of the gain.
         quantity: the words for the gain and for how it is measured.
+        beside: comparisons of the same claim that are made elsewhere.
     """
+    pairs = [
+        (changed, method)
+        for changed, method in itertools.product(changes, ALGORITHM)
+        # Algorithm 1 has no similarity measure
+        if method == "clustered-similarity" or "measure" not in changed
+    ]
     rows, parts = [], []
-    for changed, (method, name) in itertools.product(changes, ALGORITHM.items()):
-        if "measure" in changed and method != "clustered-similarity":
-            continue  # Algorithm 1 has no similarity measure
-        changes_here = at_length(setting, changed)
-        part = judge(gain(replace(setting, **changes_here), method), unit)
+    for changed, method in pairs:
+        name, changes_here = ALGORITHM[method], at_length(setting, changed)
+        gains = gain(replace(setting, **changes_here), method)
+        part = judge(gains, unit, comparisons=len(pairs) + beside)
         words = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in changes_here.items())
         rows.append((words, name, *part.cells))
         parts.append(part)
@@ -719,7 +731,7 @@ def decide_smoother_overall(metric: str) -> Decision:
                 ).dropna()
                 shares[f"{c:g}"] = 1 - wide[method] / wide["md"]
             wide = pd.DataFrame(shares).dropna()
-            part = judge_higher(wide.mean(axis=1), "of a share")
+            part = judge_higher(wide.mean(axis=1), "of a share", comparisons=len(ALGORITHM))
             parts.append(part)
             rows += [(name, c, *statistics.mean_interval(wide[c]), "") for c in wide]
             rows.append((name, "all", *part.cells))
@@ -784,10 +796,7 @@ def on_all_settings(setting: Setting) -> Evidence:
 
     A larger loss in one of the comparisons counts if its interval with Bonferroni's correction for all of them excludes 0.
     """
-    # The similarity measure is a setting of Algorithm 2 alone: where it changes, `decide_in_settings` leaves out Algorithm 1.
-    comparisons = sum(1 if "measure" in change else len(ALGORITHM) for change in CHANGES_IN_PAPER)
-    judge = partial(judge_not_lower, comparisons=comparisons)
-    return decide_in_settings(setting, CHANGES_IN_PAPER, judge)
+    return decide_in_settings(setting, CHANGES_IN_PAPER, judge_not_lower)
 
 
 @claim(
@@ -824,14 +833,16 @@ def on_prox(setting: Setting) -> Evidence:
 def on_measures(setting: Setting) -> Evidence:
     """Judge whether Algorithm 2 is better than MD sampling with each measure, by about the same (Fig. 6)."""
     measures = ("arccos", "L2", "L1")
-    better = decide_in_settings(setting, ({"measure": measure} for measure in measures))
+    pairs = list(itertools.combinations(measures, 2))
+    better = decide_in_settings(setting, [{"measure": m} for m in measures], beside=len(pairs))
     better.table["compared with"] = "MD"
     gains = {
         m: loss_below_md(replace(setting, measure=m), "clustered-similarity") for m in measures
     }
     rows, parts = [], []
-    for a, b in itertools.combinations(measures, 2):
-        part = judge_near_zero((gains[a] - gains[b]).dropna(), "nats")
+    for a, b in pairs:
+        difference = (gains[a] - gains[b]).dropna()
+        part = judge_near_zero(difference, "nats", comparisons=len(measures) + len(pairs))
         rows.append((f"measure {a}", "Algorithm 2", *part.cells, f"measure {b}"))
         parts.append(part)
     between = pd.DataFrame(rows, columns=better.table.columns).round(3)
@@ -855,6 +866,7 @@ def decide_trend(
     sign: int,
     gain_words: str,
     schemes: dict[str, str] = ALGORITHM,
+    beside: int = 0,
 ) -> Evidence:
     """Judge whether the gain of each scheme grows with a field of the setting, or as it falls.
 
@@ -870,7 +882,9 @@ def decide_trend(
         sign: 1 if the gain is claimed to grow with the field, -1 if it is claimed to grow as the field falls.
         gain_words: the gain in words, for the note.
         schemes: the methods and their names; the claim is one about all of them.
+        beside: comparisons of the same claim that are made elsewhere.
     """
+    comparisons = len(schemes) + beside
     field = name.replace("_", " ")
     rows, x = [], np.log(np.array(sorted(values), dtype=float))
     parts = {}
@@ -880,7 +894,8 @@ def decide_trend(
         ).dropna()
         slopes, _ = np.polyfit(x, gains.to_numpy().T, 1) if len(gains) else (np.zeros(0), None)
         # Rounded, so that equal gains have no slope of rounding errors.
-        part = judge_higher(np.round(sign * slopes * (x[-1] - x[0]), 9), unit)
+        change = np.round(sign * slopes * (x[-1] - x[0]), 9)
+        part = judge_higher(change, unit, comparisons=comparisons)
         parts[scheme] = part
         rows += [(scheme, f"{v:g}", *statistics.mean_interval(gains[v]), "") for v in gains]
         ends = sorted((sign * part.low, sign * part.high))
@@ -992,7 +1007,8 @@ def better_with_more_work(setting: Setting) -> Evidence:
 @on_cifar10(MNIST)
 def on_cohorts(setting: Setting) -> Evidence:
     """Judge whether clustered sampling is better with every number of participants, and the more so, the fewer (Fig. 8)."""
-    better = decide_in_settings(setting, ({"clients_per_round": m} for m in COHORTS))
+    changes = [{"clients_per_round": m} for m in COHORTS]
+    better = decide_in_settings(setting, changes, beside=len(ALGORITHM))
     trend = decide_trend(
         setting,
         "clients_per_round",
@@ -1001,6 +1017,7 @@ def on_cohorts(setting: Setting) -> Evidence:
         "nats",
         -1,
         "the gain on MD sampling",
+        beside=len(changes) * len(ALGORITHM),
     )
     verdict = statistics.combine_verdicts((better.verdict, trend.verdict))
     note = f" With every number: {better.verdict}; the trend: {trend.verdict}."
@@ -1088,9 +1105,12 @@ def best_prox(setting: Setting) -> Evidence:
         frame = replace(setting, prox=mu).runs("md")
         return tables.pivot_seeds(frame, "train_loss", rolling_window(frame))["md"]
 
+    others = (0.001, 0.01, 1.0)
     parts = {
-        mu: judge_higher((last_losses(mu) - last_losses(0.1)).dropna(), "nats")
-        for mu in (0.001, 0.01, 1.0)
+        mu: judge_higher(
+            (last_losses(mu) - last_losses(0.1)).dropna(), "nats", comparisons=len(others)
+        )
+        for mu in others
     }
     note = f"Nats of MD sampling that another mu has more than 0.1, {IN_LAST_ROUNDS}, for the one that decides"
     return evidence_of_parts(parts, ("mu", "nats more than with 0.1"), note)
@@ -1111,13 +1131,14 @@ def best_prox(setting: Setting) -> Evidence:
 @on_cifar10(MNIST)
 def smoother_with_prox(setting: Setting) -> Evidence:
     """Judge whether the loss of all three schemes jumps less with mu = 0.1 than with 0 (App. D.5)."""
-    parts = {}
-    for method, name in ({"md": "MD"} | ALGORITHM).items():
+    parts, schemes = {}, {"md": "MD"} | ALGORITHM
+    for method, name in schemes.items():
         usual, prox = (
             mean_jumps(replace(setting, prox=mu).runs(method), "train_loss")[method]
             for mu in (0.0, 0.1)
         )
-        parts[name] = judge_higher((1 - prox / usual).dropna(), "of a share")
+        saved = (1 - prox / usual).dropna()
+        parts[name] = judge_higher(saved, "of a share", comparisons=len(schemes))
     note = (
         "Share by which a jump of the training loss is smaller with mu = 0.1 than without, second half of the runs, for "
         "the scheme that decides"
@@ -1146,7 +1167,9 @@ def similarity_faster(claim: Claim) -> Evidence:
     rounds = int(ONE_DIGIT.runs("md", "clustered-similarity")["rounds"].min())
     parts = {
         metric.replace("_", " "): judge_higher(
-            rounds_saved(ONE_DIGIT, "clustered-similarity", metric=metric, rounds=10), "of a share"
+            rounds_saved(ONE_DIGIT, "clustered-similarity", metric=metric, rounds=10),
+            "of a share",
+            comparisons=2,
         )
         for metric in ("train_loss", "test_accuracy")
     }
@@ -1215,21 +1238,19 @@ def captions_and_code(claim: Claim) -> Evidence:
     core=True,
     order=10,
 )
+@verdict_if_missing
 def better_in_figure_1(claim: Claim) -> Evidence:
     """Judge whether both algorithms are better than MD sampling in loss and in accuracy."""
-    parts = {
-        "Algorithm 1, loss": size_loss(claim),
-        "Algorithm 1, accuracy": size_accuracy(claim),
-        "Algorithm 2, loss": similarity_loss(claim),
-        "Algorithm 2, accuracy": similarity_accuracy(claim),
-    }
-    for part in parts.values():
-        # No runs are recorded that could decide it.
-        if part.verdict not in statistics.CLAIM_VERDICTS:
-            return part
+    signs = {"train_loss": -1, "test_accuracy": 1}
+    parts = {}
+    for (method, name), (metric, sign) in itertools.product(ALGORITHM.items(), signs.items()):
+        values = differences_by_seed(ONE_DIGIT.runs(method, "md"), method, "md", metric)
+        parts[f"{name}, {metric.split('_')[-1]}"] = judge_higher(
+            sign * values, UNIT_OF_METRIC[metric], comparisons=len(ALGORITHM) * len(signs)
+        )
     verdicts = [part.verdict for part in parts.values()]
     table = pd.DataFrame(
-        [(name, e.ours, e.low, e.high, e.verdict) for name, e in parts.items()],
+        [(name, *part.cells) for name, part in parts.items()],
         columns=["comparison with MD", "better by", "low", "high", "verdict"],
     )
     note = f"Of {len(verdicts)} comparisons with MD sampling: {count_each(verdicts)}."

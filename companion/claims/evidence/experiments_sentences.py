@@ -34,7 +34,7 @@ from companion.claims.evidence.experiments_figures import (
 )
 from companion.claims.registry import Claim, Decision, Evidence, claim, judge_theory
 from companion.runs import records, statistics, tables
-from fedstas import allocation, authors_2025, methods
+from fedstas import aggregation, allocation, authors_2025, methods
 from fedstas.sim import audit, tasks
 from fedstas.streams import stream
 
@@ -418,7 +418,7 @@ def keeps_most(claim: Claim) -> Evidence:
     def judge(*methods: str) -> Judgement:
         """Judge whether the gain is above zero, and more than half of it is kept with privacy, whose numbers are returned."""
         gain, private = gains(*methods)
-        parts = judge_higher(gain, "points"), judge_higher(private - gain / 2, "points")
+        parts = [judge_higher(v, "points", comparisons=2) for v in (gain, private - gain / 2)]
         verdict = statistics.combine_verdicts(part.verdict for part in parts)
         why = parts[0].why or parts[1].why
         return replace(judge_higher(private, "points"), verdict=verdict, why=why)
@@ -462,7 +462,7 @@ def limited_loss(claim: Claim) -> Evidence:
         frame = setting.runs("fedstas", "fedstas-dp")
         for metric in METRICS:
             values = differences_by_seed(frame, "fedstas", "fedstas-dp", metric)
-            below = judge_higher(limit - values, "points", 0)
+            below = judge_higher(limit - values, "points", 0, comparisons=2 * len(METRICS))
             rows.append(
                 (str(setting), metric, *statistics.mean_interval(values), below.verdict, below.why)
             )
@@ -513,7 +513,7 @@ def gains_with_skew(claim: Claim) -> Evidence:
         columns=["setting", "points", "low", "high"],
     )
     most, least = gains[str(SKEWED)], gains[str(IID)]
-    gain, more = judge_higher(most, "points"), judge_higher((most - least).dropna(), "points")
+    gain, more = (judge_higher(v, "points", comparisons=2) for v in (most, (most - least).dropna()))
     verdict = statistics.combine_verdicts((gain.verdict, more.verdict))
     return replace(gain, verdict=verdict).evidence(
         f"Points of fedstas above fedsts where clients differ most; more than IID: {more}."
@@ -538,7 +538,9 @@ def amplifies(claim: Claim) -> Evidence:
     """Judge whether FedSTaS gains over FedSTS at 0.001, and more than at 0.01."""
     gains = _gains_over_fedsts(FIXED, SKEWED)
     at_01, at_001 = gains.values()
-    gain, more = judge_higher(at_001, "points"), judge_higher((at_001 - at_01).dropna(), "points")
+    gain, more = (
+        judge_higher(v, "points", comparisons=2) for v in (at_001, (at_001 - at_01).dropna())
+    )
     verdict = statistics.combine_verdicts((gain.verdict, more.verdict))
     table = pd.DataFrame(
         [(name, *statistics.mean_interval(v)) for name, v in gains.items()],
@@ -647,8 +649,13 @@ def steps_of_text_and_code() -> list[tuple[str, str, str]]:
         asked.append(", ".join(name for name in view.questions if name.endswith("gradients")))
     sizes, spreads = np.array([5, 1]), np.array([1.0, 0.0])  # the second stratum is a single client
     draws = (
-        allocation.neyman(sizes, spreads, 3).tolist(),
-        authors_2025.remainder_allocation(sizes, spreads, 3).tolist(),
+        allocation.neyman(sizes, spreads, 3),
+        authors_2025.remainder_allocation(sizes, spreads, 3),
+    )
+    strata = [np.repeat(np.arange(len(sizes)), each) for each in draws]
+    weights = (
+        aggregation.stratum_weights(sizes, draws[0])[strata[0]],
+        authors_2025.normalised_weights(sizes, strata[1]),
     )
     rng = stream(0, "evidence, code of 2025")
     counts = [{len(m.data.sample(10, 0.25, rng)) for _ in range(50)} for m in (text, code)]
@@ -657,9 +664,11 @@ def steps_of_text_and_code() -> list[tuple[str, str, str]]:
     pairs = {
         "gradients that all clients send": asked,
         "rounds between stratifications": rounds,
-        "draws of strata of 5 and 1 clients, S_h of 1 and 0, m = 3": [str(each) for each in draws],
+        "draws of strata of 5 and 1 clients, S_h of 1 and 0, m = 3": [
+            str(each.tolist()) for each in draws
+        ],
+        "weights of these draws": [", ".join(f"{w:.3f}" for w in each) for each in weights],
         "examples of 10 at p = 0.25": rules,
-        "weights": ["N_h / m_h", "N_h / m_h"],
     }
     return [(step, *pair) for step, pair in pairs.items()]
 
