@@ -342,7 +342,7 @@ def load_messages() -> MessageResults:
         if {"md", "clustered-similarity"} <= {*schemes}:
             gain = experiments_messages.gain_over_md(label)
             gains[label] = statistics.Interval(gain.mean, gain.low, gain.high)
-        row = {"what is sent": label, "kB a round": f"{sent[label] / 1000:,.0f}"}
+        row = {"what is sent": label, "kB up a round": f"{sent[label] / 1000:,.0f}"}
         row |= {
             NAMES[m]: f"{accuracy[label, m]:.1f}" if m in schemes else "–" for m in tuple(NAMES)[:3]
         }
