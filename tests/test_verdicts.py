@@ -421,7 +421,8 @@ CASES = {
         "undecided": World(spread=0.06, by_partition={SKEWED: World(spread=-0.06)}),
     },
     "experiments_sentences.new_standard": worlds_of_higher_accuracy("fedstas"),
-    "experiments_sentences.neyman_helps": worlds_of_higher_accuracy("strat-neyman"),
+    "experiments_sentences.neyman_helps": worlds_of_higher_accuracy("strat-neyman")
+    | {"undecided, the same runs": World(spread=0)},
     "experiments_sentences.fedsts_over_random": {
         "agrees": World(rounds_to_end={"fedsts": 20, "md": 80, "fedavg": 80}, default_accuracy=0.6),
         "differs": World(
@@ -786,6 +787,14 @@ def test_a_claim_has_the_expected_verdict_on_synthetic_runs(name, key, monkeypat
     assert f"{evidence.verdict} {evidence.substitute}".strip() == verdict_of(key)
     if verdict_of(key).endswith("undecided"):
         assert "undecided" in evidence.note.lower()
+
+
+def test_the_table_of_a_claim_on_the_loss_is_of_the_loss(monkeypatch):
+    lower_loss(0.2)(monkeypatch)
+    claim = BY_FUNCTION["experiments_clustered.similarity_loss"]
+    assert set(claim.decide(claim).table["measured"]) == {"training loss"}
+    claim = BY_FUNCTION["experiments_clustered.similarity_accuracy"]
+    assert "difference (points)" in claim.decide(claim).table
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from math import ceil, sqrt
+from math import floor, sqrt
 
 import numpy as np
 import pandas as pd
@@ -131,7 +131,7 @@ def theorem_2(
         numerator = ratio * terms["positive"]
         # With constant steps the right side falls below this, and stays below the error, from T = `first` on.
         threshold = subtracted or limit
-        first = ceil(numerator / threshold) + 1 if constant and threshold else 0
+        first = floor(numerator / threshold) + 1 if constant and threshold else 0
         for rounds in (10 * first,) if first else (10, 100, 1000):
             right_side = numerator / rounds - subtracted
             left_side = float(limit) if constant else errors[rounds]

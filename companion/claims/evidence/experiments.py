@@ -91,9 +91,12 @@ class Setting:
         if not too_few:
             return frame[frame["method"].isin(methods)]
         check_obtainable(self.task)
+        counts = {"steps": "local steps", "clients": "clients", "clients_per_round": "a round"}
+        chosen = {words: getattr(self, name) for name, words in counts.items()}
+        where = ", ".join([str(self), *(f"{n} {words}" for words, n in chosen.items() if n)])
         raise MissingRuns(
             "pending",
-            f"sweep {self.sweep!r} ({self}) does not hold {least} seeds of {', '.join(too_few)} yet: "
+            f"sweep {self.sweep!r} ({where}) does not hold {least} seeds of {', '.join(too_few)} yet: "
             f"`fedstas sweep {self.sweep} --profile paper --folder results` records them",
         )
 
@@ -365,8 +368,17 @@ def differences_by_seed(
     return (wide[better] - wide[worse]).dropna().to_numpy()
 
 
-def readings_table(settings: Iterable[Setting], better: str, worse: str) -> pd.DataFrame:
-    """Tabulate the paired difference in every recorded reading: setting, implementation and accuracy."""
+def readings_table(
+    settings: Iterable[Setting], better: str, worse: str, metric: str = METRICS[0]
+) -> pd.DataFrame:
+    """Tabulate the paired difference in every recorded reading: setting, implementation and accuracy; or, of a claim on
+    the training loss, how many nats less."""
+    of_loss = metric == "train_loss"
+    names = {"client_accuracy": "clients' shares", "test_accuracy": "global test set"}
+    measured, difference, digits = "accuracy", "difference (points)", 2
+    if of_loss:
+        names = {"train_loss": "training loss"}
+        measured, difference, digits = "measured", "nats less", 3
     rows = []
     for setting, (name, suffix) in itertools.product(settings, IMPLEMENTATIONS.items()):
         first, second = better + suffix, worse + suffix
@@ -374,15 +386,15 @@ def readings_table(settings: Iterable[Setting], better: str, worse: str) -> pd.D
             frame = setting.runs(first, second)
         except MissingRuns:
             continue
-        for metric in METRICS:
-            values = differences_by_seed(frame, first, second, metric)
-            mean, low, high = statistics.mean_interval(values)
+        for each, words in names.items():
+            values = differences_by_seed(frame, first, second, each)
+            mean, low, high = statistics.mean_interval(-values if of_loss else values)
             rows.append(
                 {
                     "setting": f"{setting}, {name}",
-                    "accuracy": "clients' shares" if metric == METRICS[0] else "global test set",
-                    "difference (points)": f"{mean:+.2f}",
-                    "95 % interval": f"{low:+.2f} to {high:+.2f}",
+                    measured: words,
+                    difference: f"{mean:+.{digits}f}",
+                    "95 % interval": f"{low:+.{digits}f} to {high:+.{digits}f}",
                     "seeds": len(values),
                 }
             )
@@ -480,7 +492,7 @@ def decide_order(
         return as_written.evidence(
             f"{unit} of {better} than of {worse}, {as_written.seeds} paired runs, {setting}, "
             f"{metric.replace('_', ' ')}{shorter if rounds_of_figure > ours else ''}.{as_written.why}{sentence}",
-            readings_table((setting, *also), better, worse),
+            readings_table((setting, *also), better, worse, metric),
             coded,
         )
 
@@ -496,7 +508,8 @@ def decide_relative_gain(
 ) -> Decision:
     """Return a function that decides whether there is a gain, and a single pair of runs shows the printed one.
 
-    The gain is in points, or relative to the worse method in %, as the unit says. Settings in `also` are shown in its table and decide nothing.
+    The gain is in points, or relative to the worse method in %, as the unit says. Settings in `also` are shown in its
+    table and decide nothing.
     """
 
     @verdict_if_missing
@@ -553,7 +566,7 @@ def decide_everywhere(
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
         """Judge the method against every rival in every setting, and combine the verdicts."""
-        rows, coarse, missing_note = [], [], ""
+        rows, reasons, missing_note = [], [], ""
         for setting, rival in pairs:
             row = (str(setting), rival)
             try:
@@ -567,14 +580,17 @@ def decide_everywhere(
             spacing = frame["round"].drop_duplicates().sort_values().diff().max()
             if unit == "rounds" and spacing > statistics.MIN_EFFECT["rounds"]:
                 judgement = replace(judgement, verdict=UNDECIDED)
-                coarse.append(f"{setting} is evaluated every {spacing:g} rounds only")
+                reasons.append(f"{setting} is evaluated every {spacing:g} rounds only")
+            if not np.any(values) and unit == "points":
+                judgement = replace(judgement, verdict=UNDECIDED)
+                reasons.append(f"on {setting} {better} and {rival} made the same runs")
             rows.append((*row, *judgement.cells))
         columns = ["setting", f"{better} against", unit, "low", "high", "verdict"]
         table = pd.DataFrame(rows, columns=columns).round(2)
         listed = list(table["verdict"])
         note = f"Is {better} above ({unit})? Of {len(listed)} comparisons: {count_each(listed)}.{missing_note}"
-        for each in dict.fromkeys(coarse):
-            note += f" Undecided: {each}."
+        for reason in dict.fromkeys(reasons):
+            note += f" Undecided: {reason}."
         if any(setting.task == "cifar100" for setting, _ in pairs):
             note += (
                 " For CIFAR-100 no network is named: its rows are with the network that we tried."

@@ -252,7 +252,7 @@ claim(
     place="Sec. 1",
     kind="superiority",
     statement="Neyman allocation over strata of compressed gradients improves convergence, compared "
-    "with proportional allocation.",
+    "with proportional allocation. (In the preprint's setting, ten strata and ten participants, both give each stratum one.)",
     printed="significantly",
     chapter="02_stratification#who-gets-how-many-participants",
     meaning="partitions in which our runs show Neyman above proportional allocation",
@@ -606,7 +606,8 @@ def compression_gain(claim: Claim) -> Evidence:
     judgement = judge_higher(differences_by_seed(wide, "9", str(most), METRICS[0]), "points")
     table = tables.summarise(wide, METRICS[0]).rename_axis("levels").round(2).reset_index()
     note = (
-        f"Points of 9 levels above {most} levels (no compression), {judgement.seeds} paired runs."
+        f"Points of 9 levels above {most} levels (no compression), {judgement.seeds} paired runs, {setting}, strata kept "
+        "for ten rounds, clients' shares; no runs with equal sizes are recorded."
     )
     return judgement.evidence(note + judgement.why, table)
 

@@ -456,7 +456,8 @@ def rate_is_a_probability(
     paper="preprint",
     place="Sec. 3.1",
     kind="number",
-    statement="The sampling ratio q = 0.1 determines the requested sample size, which is given as 2048.",
+    statement="The sampling ratio q = 0.1 determines the requested sample size, which is given as 2048. (Read as: that is "
+    'K_desired, "the desired dimension" in Fig. 3, which the authors\' code uses as this size.)',
     printed=2048,
     chapter="04c_size_estimator#what-becomes-of-the-rate",
     meaning="examples: q of one participant's, of all participants', and of all clients'",
