@@ -137,7 +137,15 @@ def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_and_md_has_the_same_l
     expected = {(3, "md"): 10, (20, "md"): 50, (3, "fedavg"): 14, (20, "fedavg"): 54}
     assert by_steps["accuracy"].to_dict() == pytest.approx(expected)
     assert [by_steps.loc[(k, "fedavg"), "gain"] for k in (3, 20)] == pytest.approx([4, 4])
-    assert ranking["seeds"].eq(1).all()
+    assert ranking["seeds"].eq(1).all() and ranking["diverged"].eq(0).all()
+
+    # FedAvg's runs diverge before their last round: they are counted, and in no mean.
+    frame = frame[(frame["round"] < 30) | frame["run"].str.startswith("md")]
+    monkeypatch.setattr(records, "load", lambda folder: frame)
+    ranking = leaderboard.rank_methods(["here"])
+    of_fedavg = ranking[ranking["method"] == "fedavg"]
+    assert of_fedavg["seeds"].eq(0).all() and of_fedavg["diverged"].eq(1).all()
+    assert of_fedavg["accuracy"].isna().all() and of_fedavg["rank"].eq(2).all()
 
 
 def test_the_leaderboard_is_formatted_as_a_markdown_table(recorded_folder):

@@ -123,7 +123,8 @@ def rank_methods(
     Returns:
         One row per setting (column `federation`) and method, with rank and number of seeds; `accuracy`, the mean over
         seeds in per cent, with `interval`, half the width of its 95 % interval; `gain` and `gain_interval`, the same
-        of the paired difference to MD sampling; `MB` and `examples`, what a run cost on average.
+        of the paired difference to MD sampling; `MB` and `examples`, what a run cost on average. Runs that diverged, which
+        have no last round, are in none of these; `diverged` counts them.
     """
     check_choice("metric", metric, METRICS)
     folders = list(folders)
@@ -132,7 +133,9 @@ def rank_methods(
     # The sweep last-bit repeats one run with other roundings, which is no comparison of designs.
     runs = runs[runs["sweep"] != "last-bit"].drop_duplicates(["run", "round"])
     final = tables.select_final_rounds(runs).groupby("run")[metric].mean()
-    last = runs[runs["round"] == runs["rounds"]].drop(columns=metric).join(final, on="run")
+    last = runs.sort_values("round", kind="stable").drop_duplicates("run", keep="last").sort_index()
+    last = last.drop(columns=metric).join(final, on="run")
+    last["ended"] = last["round"] == last["rounds"]
     if task is not None:
         last = last[last["task"] == task]
         if not len(last):
@@ -159,6 +162,8 @@ def rank_methods(
             title += f" [{_short_hash(setting)}]"
         titles.add(title)
         by_name = dict(zip(names, parts, strict=True))
+        diverged = {name: int((~part["ended"]).sum()) for name, part in by_name.items()}
+        by_name = {name: part[part["ended"]] for name, part in by_name.items()}
         reference = by_name.get(REFERENCE)
         for name, part in by_name.items():
             accuracy = statistics.mean_interval(100 * part[metric])
@@ -171,6 +176,7 @@ def rank_methods(
                     "federation": title,
                     "method": name,
                     "seeds": len(part),
+                    "diverged": diverged[name],
                     "accuracy": accuracy.mean,
                     "interval": accuracy.high - accuracy.mean,
                     "gain": gain.mean,
@@ -302,10 +308,12 @@ def format_markdown(ranked: pd.DataFrame) -> str:
             "| ---: | --- |" + " ---: |" * (len(COLUMNS) - 2),
         ]
         for row in group.to_dict("records"):
-            cells = [row["rank"], row["method"], row["seeds"]]
+            diverged = f" (and {row['diverged']} diverged)" if row["diverged"] else ""
+            cells = [row["rank"], row["method"], f"{row['seeds']}{diverged}"]
             cells += [format_number(row["accuracy"], row["interval"])]
             cells += [format_number(row["gain"], row["gain_interval"], "+")]
-            cells += [f"{row['MB']:,.1f}", f"{row['examples']:,.0f}"]
+            costs = (("MB", ",.1f"), ("examples", ",.0f"))
+            cells += [f"{row[k]:{form}}" if row["seeds"] else "–" for k, form in costs]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
         parts.append(f"**{title}**\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
