@@ -10,6 +10,10 @@ The algorithms import only `fedstas.theory` of these, and no torch; nothing here
 `from fedstas import tasks, simulation, privacy` imports any module of the first two. `fedstas.Cohorts` chooses the clients of
 a training loop of one's own.
 
+Equations, sections and algorithms of FedSTaS have the numbers of the journal version ("FedSTaS: Client Stratification and
+Data Level Sampling for Efficient Federated Learning", Slessor, Kong, Hu, Kong and Jiang 2025) unless the preprint ("...
+and Client Level Sampling ...", Slessor, Kong, Tang, Than and Kong 2024) is named. Other papers are cited where they are used.
+
 To add a method, write its design in a module of its own and its entry in `methods`. Settings of a design are fields
 of `config`, checks of values stand in `errors` and `arrays`, what a design remembers in `state`.
 """

@@ -1,4 +1,4 @@
-"""Aggregation weights of a cohort, and server optimisers (FedSTaS, eq. 2.3 and 6).
+"""Aggregation weights of a cohort, and server optimisers (FedSTaS, eq. 2.3; preprint, eq. 6).
 
 Weights are applied to *updates* w_k - w_t. If they sum to one this equals averaging models; if they do not (unbiased
 designs), averaging models would scale the model itself. Works on numpy arrays and on torch tensors alike.
@@ -37,7 +37,7 @@ def expansion_weights(omega, clients: int) -> np.ndarray:
 
 
 def stratum_weights(sizes, allocation) -> np.ndarray:
-    """Return N_h / (N m_h) [H] (FedSTaS, eq. 6), the weight of each of the m_h participants of a stratum.
+    """Return N_h / (N m_h) [H] (FedSTaS, preprint, eq. 6), the weight of each of the m_h participants of a stratum.
 
     It is 0 for a stratum without clients and participants. `InputError` if a stratum has clients and no participant.
     """

@@ -408,7 +408,7 @@ def draw_stratified(strata: Strata, m: int, rng: np.random.Generator, *, replace
 
 @config
 class Stratified:
-    """Stratify by squeezed gradients, allocate m_h draws, weight by N_h / (N m_h) (FedSTaS Sec. 3, eq. 6).
+    """Stratify by squeezed gradients, allocate m_h draws, weight by N_h / (N m_h) (FedSTaS Sec. 3; preprint, eq. 6).
 
     `allocation`: "neyman" or "proportional", both whole numbers with 1 <= m_h <= N_h.
     `selection` within a stratum: "norm" (p_k proportional to the norm of Z_k, Sec. 3.2) or "uniform".

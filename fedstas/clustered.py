@@ -104,6 +104,9 @@ def similarity_groups(
 
     The mass of a group is m times its clients' sizes; a client of larger mass is a group by itself. `linkage` is any of
     scipy's, the paper's is "ward". Groups are in the order of the tree, clients ascending.
+
+    The dissimilarities are taken as distances between clients, as the paper says. The authors' code passes the square
+    matrix of them to scipy instead, which takes its rows for points: other groups, which chapter 6 compares.
     """
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform

@@ -2,7 +2,7 @@
 
 Its steps are those of FedSTS (`client_sampling.Stratified`): k-means of the clients, Neyman allocation, p_k proportional
 to a norm. The clients send the d' levels of their gradients without the codes, 36 bytes instead of some thousand, and
-strata, spreads and norms are of these levels, which FedSTaS (Alg. 1) restores to whole gradients first.
+strata, spreads and norms are of these levels, which FedSTaS (Alg. 2) restores to whole gradients first.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class LevelStrata:
     Within a stratum p_k is proportional to the norm of the client's levels, so that the estimator is biased unless
     norms are equal there. Of the paper the abstract was read, and an independent implementation of it. That lets each
     client choose the order of its levels, squares spreads before it allocates, and says nothing of weights; here the
-    levels ascend, S_h is the standard deviation that Neyman's allocation asks for, and the weights are FedSTS's (eq. 6).
+    levels ascend, S_h is the standard deviation that Neyman's allocation asks for, and the weights are FedSTS's, N_h / (N m_h).
     All clients are asked again every `restratify_every` rounds.
     """
 
