@@ -15,7 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from companion.runs import fedsampling_grid, records, statistics, tables
+from companion.pages.ch05 import METHOD_NAMES
+from companion.runs import (
+    fedsampling_grid,
+    least_variance_results,
+    records,
+    statistics,
+    tables,
+)
 from fedstas import methods
 
 PRIVATE, ALL = "fedsampling, private", "fedavg, all clients"
@@ -75,7 +82,7 @@ def draw_distributions(distributions: dict[str, list[tuple]], target: float) -> 
 
 
 def draw_reach(shares: dict[float, np.ndarray]) -> Figure:
-    """Draw which share of all examples one round reaches: the median, and a range that holds 95 % of the rounds.
+    """Draw which share of all examples one round can draw on: the median, and a range that holds 95 % of the rounds.
 
     Args:
         shares: by sigma, of rounds of fedavg, md and FedSampling [rounds, 3].
@@ -91,7 +98,7 @@ def draw_reach(shares: dict[float, np.ndarray]) -> Figure:
     plots.annotate(
         ax, 10, 1, "a tenth", plots.GREY, 0, 6, ha="center", xycoords=ax.get_xaxis_transform()
     )
-    ax.set_xlabel("examples that a round reaches (% of all)")
+    ax.set_xlabel("examples that a round can draw on (% of all)")
     plots.legend(figure, {name: ARMS[name] for name in names}, columns=3)
     return figure
 
@@ -313,7 +320,7 @@ def draw_rates(rates: dict[int, dict[int, np.ndarray]]) -> Figure:
         ax.axvline(0.1, color=plots.BLACK, lw=1.2, ls="--")
 
     options = {"height": 1.7, "columns": 3, "sharey": True}
-    figure = plots.panels(draw, parts, xlabel="rate where 0.1 is wanted", **options)
+    figure = plots.panels(draw, parts, xlabel="sampling rate where 0.1 is wanted", **options)
     ticks = [0.05, 0.1, 0.2, 0.5, 1]
     figure.axes[-1].set_xticks(ticks, [f"{x:g}" for x in ticks])
     figure.axes[-1].set_xticks([], minor=True)
@@ -321,14 +328,20 @@ def draw_rates(rates: dict[int, dict[int, np.ndarray]]) -> Figure:
 
 
 def tabulate_steps(rates: dict[float, np.ndarray], clipped: dict[float, float]) -> pd.DataFrame:
-    """Tabulate by sigma the share of examples above the size cap (`clipped`), quantiles of the rates that clients
-    receive, and the mean step over the intended one."""
+    """Tabulate by sigma the share of examples above the size cap (`clipped`), quantiles of the sampling rates that
+    clients receive, and the mean step over the intended one."""
     rows = []
     for sigma, values in rates.items():
         low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
         share, step = f"{100 * clipped[sigma]:.0f}", f"{10 * values.mean():.1f}"
         rows.append((f"{sigma:g}", share, f"{middle:.2f}", f"{low:.2f} to {high:.2f}", step))
-    columns = ["σ", "above the cap (%)", "median rate", "middle 90 %", "mean step (intended: 1)"]
+    columns = [
+        "σ",
+        "above the cap (%)",
+        "median sampling rate",
+        "middle 90 %",
+        "mean step (intended: 1)",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -356,11 +369,34 @@ def rank_methods() -> tuple[pd.DataFrame, list[str]]:
     return ranked.sort_values("mean", ascending=False), missing
 
 
+def load_other_accuracies() -> dict[str, pd.Series]:
+    """Load what other sweeps record in the setting of `rank_methods`, as accuracies on the global test set in percent by
+    seed: of the tuned servers, of least-variance strata and of examples allocated optimally."""
+    least_variance = least_variance_results.load_frames()["MNIST, disjoint", 10]
+    tuned, optimal = (records.load(f"results/{sweep}") for sweep in ("servers", "optimal-data"))
+    optimal = optimal[optimal["partition"] == "dirichlet"]
+    servers = tables.pivot_seeds(tuned, "test_accuracy")
+    accuracies = {f"tuned_{m}": servers[m] for m in fedsampling_grid.FEDOPT}
+    for name, frame, method in (
+        ("least_variance", least_variance, "fedstas-least-variance"),
+        ("optimal_data", optimal, "fedstas-optimal-data"),
+    ):
+        only = frame[frame["method"] == method]
+        accuracies[name] = tables.pivot_seeds(only, "test_accuracy")[method]
+    return accuracies
+
+
+RANKED_NAMES = METHOD_NAMES | {
+    "fedsampling": "FedSampling, private",
+    "target": "clustered by label",
+}
+
+
 def tabulate_ranking(ranked: pd.DataFrame) -> pd.DataFrame:
     """Format the ranking of `rank_methods` as a table of text, a row for each method."""
     ends = ranked[["least", "most"]].to_numpy()
     columns = {
-        "method": [f"`{name}`" for name in ranked.index],
+        "method": [RANKED_NAMES.get(name, f"`{name}`") for name in ranked.index],
         "global (%)": [f"{x:.1f}" for x in ranked["mean"]],
         # the lowest and the highest accuracy of a seed
         "seeds (%)": [f"{low:.1f}\u2060–\u2060{high:.1f}" for low, high in ends],
