@@ -31,6 +31,7 @@ from fedstas.aggregation import Average, UpdateMemoryServer
 from fedstas.client_sampling import Cohort, Uniform
 from fedstas.data_sampling import FixedSize
 from fedstas.errors import Diverged, InputError
+from fedstas.sim import run_file
 from fedstas.views import sketch_signs
 
 POISSON_SAMPLING = ("poisson", "optimal-client-sampling", "k-vib")  # no fixed cohort size
@@ -957,3 +958,31 @@ def test_a_round_pays_for_one_pass_over_the_examples_whatever_it_requests(digits
             and view.cost["examples"] == t * total
         )
     assert n * bytes_of_9_levels == n * math.ceil(gradients.bits / 8)
+
+
+def test_a_history_is_resumed_only_with_the_same_shards_where_it_has_their_hash(digits):
+    """The clients of both federations have the same sizes, and other examples."""
+    labels = digits.train_y.numpy()
+    ours, theirs = (
+        partition.federation(labels, [s[:60] for s in partition.iid(labels, 20, seed).shards])
+        for seed in (0, 1)
+    )
+    first = run(digits, ours, "md", rounds=2)
+    with pytest.raises(InputError, match="resume: the history is of another task, federation"):
+        run(digits, theirs, "md", rounds=3, resume=first)
+    plain, arrays = run_file.encode_history(first)
+    del plain["shards_digest"]  # as in a file from before there was the hash
+    old = run_file.decode_history(plain, arrays, methods.get("md"))
+    uninterrupted = run(digits, ours, "md", rounds=3)
+    for history in (first, old):
+        assert_same_histories(run(digits, ours, "md", rounds=3, resume=history), uninterrupted)
+
+
+def test_label_shares_are_those_of_the_task_also_if_the_federation_was_made_from_other_labels(
+    digits, federation
+):
+    made_from_others = partition.federation(np.arange(len(digits.train_y)) % 3, federation.shards)
+    for name in ("target", "md"):
+        assert_same_histories(
+            *(run(digits, f, name, rounds=2) for f in (federation, made_from_others))
+        )

@@ -96,7 +96,8 @@ def encode_history(history: History) -> tuple[dict, dict[str, np.ndarray]]:
     arrays: dict[str, np.ndarray] = {}
     memory = encode(state.server, arrays, memory_classes(state.server))
     plain = {"version": VERSION, "server": memory}
-    plain |= {name: getattr(state, name) for name in ("key", "round", "seconds")}
+    names = ("key", "round", "seconds", "shards_digest")
+    plain |= {name: getattr(state, name) for name in names}
     arrays |= {f"column/{name}": values.to_numpy() for name, values in history.frame.items()}
     arrays |= {} if state.average is None else {"average": state.average}
     arrays["params"] = history.params
@@ -115,8 +116,8 @@ def decode_history(plain: dict, arrays, method: Method) -> History:
     frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in (*COLUMNS, *later)})
     memory = decode(plain["server"], arrays, method_classes(method))
     rows = frame.to_dict("records")
-    average = arrays.get("average")
-    state = RunState(plain["key"], plain["round"], plain["seconds"], rows, memory, average)
+    average, digest = arrays.get("average"), plain.get("shards_digest")  # runs may have neither
+    state = RunState(plain["key"], plain["round"], plain["seconds"], rows, memory, average, digest)
     cohorts = np.split(arrays["cohorts"], arrays["cohort ends"])[:-1]
     return History(frame, arrays["params"], cohorts, state)
 

@@ -48,7 +48,8 @@ REMEDIES = ("divide", "renormalise", "none")  # for participants that do not ans
 @dataclass
 class RunState:
     """What a run is continued from, besides its model and cohorts: the `key` of its setup, the rounds and
-    seconds so far, the rows of its frame, the server's memory, and the average of its models, float32 [P], or None."""
+    seconds so far, the rows of its frame, the server's memory, the average of its models, float32 [P], or None, and
+    the `shards_digest` of its setup, None in a history that was written without one."""
 
     key: str
     round: int
@@ -56,6 +57,7 @@ class RunState:
     rows: list[dict]
     server: ServerMemory
     average: np.ndarray | None = None
+    shards_digest: str | None = None
 
 
 @dataclass
@@ -236,6 +238,7 @@ class Setup:
     examples are in `data`. `class_shares`: float [N, classes]. `average`: beta of the average of the server's models,
     or the first round of those whose mean it is, an int; None for no average. `initial_model`: see
     `fedstas.sim.initial_model`. `drop`, `remedy` and `message`: see `run`. `tests`: the indices of each client's own test examples.
+    `shards_digest`: the SHA-256 of the clients' numbers and of the indices of their examples.
     """
 
     task: Task
@@ -251,12 +254,14 @@ class Setup:
     remedy: str = REMEDIES[0]
     tests: tuple[np.ndarray, ...] | None = None
     message: UpdateMessage | None = None
+    shards_digest: str = ""
 
     @cached_property
     def key(self) -> str:
-        """The hash of everything that a history must share to be continued.
+        """The hash of what a history must share to be continued, besides the shards, of which it has the sizes alone.
 
-        `later` are options that were added later: they are hashed only where they are used, so that the keys of histories
+        The shards themselves have a hash of their own, `shards_digest`, which histories written without one need not
+        share. `later` are options that were added later: they are hashed only where they are used, so that the keys of histories
         without them stay as they were.
         """
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
@@ -324,14 +329,26 @@ def prepare(
             raise InputError(
                 f"the federation's own test examples must be of the {len(task.test_y)} of task {task.name}: {problem}"
             )
-    class_shares = np.zeros((len(clients), task.classes))
-    counts = federation.label_counts[clients]
-    class_shares[:, : counts.shape[1]] = counts / counts.sum(1, keepdims=True)
+    # Of the task's labels: the federation may have been made from others, of which its `label_counts` are.
+    labels = task.train_y.cpu().numpy()
+    counts = np.stack([np.bincount(labels[s], minlength=task.classes) for s in shards])
+    class_shares = counts / counts.sum(1, keepdims=True)
+    digest = _hash_shards(clients, shards)
     if has_flag(method.clients, "pooled"):
         shards = [np.concatenate(shards)]
     data = engine.pool(task.train_x, task.train_y, shards)
     inputs = (task, method, m, seed, clients, data, class_shares, average, initial_model)
-    return Setup(*inputs, drop=drop, remedy=remedy, tests=tests, message=message)
+    return Setup(
+        *inputs, drop=drop, remedy=remedy, tests=tests, message=message, shards_digest=digest
+    )
+
+
+def _hash_shards(clients: np.ndarray, shards: Sequence[np.ndarray]) -> str:
+    """Return the SHA-256 of the clients' numbers [N], of their sizes, and of the indices of their examples."""
+    sizes = np.array([len(shard) for shard in shards])
+    arrays = (clients, sizes, np.concatenate(shards))
+    content = b"".join(each.astype("<i8").tobytes() for each in arrays)
+    return hashlib.sha256(content).hexdigest()
 
 
 def check_average(average) -> float | str | None:
@@ -416,7 +433,9 @@ class Progress:
         state = history.state
         if not (isinstance(state, RunState) and isinstance(state.server, ServerMemory)):
             raise InputError("resume: the history is of another version of fedstas")
-        if state.key != self.setup.key:
+        # A history from before there was the hash of the shards has none to compare.
+        of_these_shards = state.shards_digest in (None, self.setup.shards_digest)
+        if state.key != self.setup.key or not of_these_shards:
             raise InputError(
                 "resume: the history is of another task, federation, method, seed, average or initial model"
             )
@@ -465,7 +484,8 @@ class Progress:
         frame = pd.DataFrame(self.rows, columns=list(columns)).astype(columns)
         memory = self.server.memory if live else copy.deepcopy(self.server.memory)
         average = None if self.average is None else self.average.cpu().numpy()
-        state = RunState(self.setup.key, self.round, self.seconds, self.rows, memory, average)
+        key, digest = self.setup.key, self.setup.shards_digest
+        state = RunState(key, self.round, self.seconds, self.rows, memory, average, digest)
         params = self.params.cpu().numpy()
         return History(frame, params, self.cohorts, state, self.client_accuracies)
 
