@@ -1,10 +1,13 @@
 """The networks of the papers."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from fedstas import models
+from fedstas import engine, models
+from fedstas.errors import InputError
+from fedstas.sim.server import Server
 
 
 def build(name):
@@ -77,3 +80,27 @@ def test_a_gradient_flows_through_unflatten():
     (gradient,) = torch.autograd.grad(F.cross_entropy(out, y), leaf)
     F.cross_entropy(module(x), y).backward()
     torch.testing.assert_close(gradient, torch.cat([p.grad.flatten() for p in module.parameters()]))
+
+
+class HeadFirst(torch.nn.Module):
+    """A network that defines its output layer before the layer that it calls first."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.body = torch.nn.Linear(6, 3), torch.nn.Linear(4, 6)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def test_the_output_layer_of_a_network_that_does_not_define_it_last_is_refused():
+    data = engine.pool(torch.ones(4, 4), torch.arange(4) % 3, [np.arange(2), np.arange(2, 4)])
+    for network, refused in ((HeadFirst(), True), (torch.nn.Linear(4, 3), False)):
+        server = Server(data, network, 0, classes=3)
+        server.begin(1, models.flatten(network))
+        for ask in (lambda s: s.output_layer, Server.output_gradients, Server.class_updates):
+            if not refused:
+                ask(server)
+                continue
+            with pytest.raises(InputError, match=r"body.bias of shape \[6\].* output layer last"):
+                ask(server)

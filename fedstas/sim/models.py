@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedstas.errors import InputError
+
 
 class Perceptron(nn.Module):
     """One hidden layer of ReLU units on flattened images: 784-50-10 has 39,760 parameters."""
@@ -268,20 +270,30 @@ def unflatten(module: nn.Module, params: Tensor) -> dict[str, Tensor]:
     return {name: v.unflatten(-1, p.shape) for (name, p), v in named}
 
 
-def output_layer(module: nn.Module) -> slice:
+def output_layer(module: nn.Module, classes: int | None = None) -> slice:
     """Return the place in a parameter vector [P] of the last layer's parameters: of the layer that the module
-    registers last."""
+    registers last.
+
+    `InputError` if that cannot be the output layer of a network of so many `classes` (None: not checked): the module
+    registers layers in the order in which they are defined, and not in that in which `forward` calls them.
+    """
+    name, last = list(module.named_parameters())[-1]
+    if classes is not None and last.shape[:1] != (classes,):
+        raise InputError(
+            f"the design asks for the network's output layer, and the parameter defined last, {name} of shape "
+            f"{list(last.shape)}, has no row for each of the {classes} classes: define the output layer last"
+        )
     sizes = {name: p.numel() for name, p in module.named_parameters()}
     layer = [*sizes][-1].rpartition(".")[0]
     count = sum(size for name, size in sizes.items() if name.rpartition(".")[0] == layer)
     return slice(sum(sizes.values()) - count, sum(sizes.values()))
 
 
-def class_entries(module: nn.Module, vectors):
+def class_entries(module: nn.Module, vectors, classes: int | None = None):
     """Return one number a class [N, classes] of parameter vectors [N, P]: the last layer's bias, or without one the
-    mean over each class's weights."""
+    mean over each class's weights; `classes` as in `output_layer`."""
     *_, last = module.parameters()
-    layer = vectors[:, output_layer(module)]
+    layer = vectors[:, output_layer(module, classes)]
     return (
         layer[:, -len(last) :]
         if last.ndim == 1

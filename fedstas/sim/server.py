@@ -157,7 +157,7 @@ class Server(ServerView):
 
     @property
     def output_layer(self) -> slice:
-        return models.output_layer(self.module)
+        return models.output_layer(self.module, self._classes)
 
     @of_single_clients
     def output_gradients(self, share: float = 1.0, cap: int | None = None) -> np.ndarray:
@@ -274,7 +274,7 @@ class Server(ServerView):
 
     @of_single_clients
     def class_updates(self) -> np.ndarray:
-        return models.class_entries(self.module, self.last_updates())
+        return models.class_entries(self.module, self.last_updates(), self._classes)
 
     def receive(self, clients, updates: torch.Tensor) -> None:
         """Store the participants' updates [m, P], if a design has asked for last updates."""
