@@ -25,7 +25,7 @@ from fedstas import methods
 from fedstas.client_sampling import ClientDesign, Cohort, has_flag
 from fedstas.cohorts import ANSWERS, Cohorts
 from fedstas.data_sampling import AllData, FixedRate
-from fedstas.errors import InputError, check_int
+from fedstas.errors import InputError, check_int, format_value
 from fedstas.flower.client import is_private
 from fedstas.flower.messages import MOST, short_repr
 from fedstas.methods import Method
@@ -56,6 +56,10 @@ class FedAvgWithDesign(FedAvg):
     finite is left out, with a warning that has the reason, and the others stand for it (`reweight`). One that is
     drawn twice trains once, and its update counts twice. When nodes come or go, strata are made anew. Clients are numbered by size,
     then by node id, so that a seed gives the same cohorts of sizes again.
+
+    A server that is started anew draws the first cohorts again and knows nothing of earlier updates, unless it loads the
+    state of its predecessor: store `state_dict()` beside the model at the end of each round, as in an `evaluate_fn`, and call
+    `load_state_dict` before `start`. Flower counts rounds from 1 again then.
 
     Args:
         method: as of `Cohorts`: a name of `plain_methods()`, a `Method`, or a client design.
@@ -108,6 +112,46 @@ class FedAvgWithDesign(FedAvg):
         self._cohorts: Cohorts | None = None
         self._nodes: list[int] = []  # of the clients of `_cohorts`, in their order
         self._failed: set[int] = set()  # nodes that did not tell their size when asked
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that the next cohorts and weights depend on, as numbers, text, lists and dicts, which `json` can store.
+
+        It is to be taken at the end of a round. The model is not part of it.
+        """
+        return {
+            "sizes": [[node, size] for node, size in self.sizes.items()],  # JSON's keys are text
+            "nodes": [*self._nodes],
+            "failed": sorted(self._failed),
+            "participants": [[*each] for each in self.cohorts],
+            "cohorts": None if self._cohorts is None else self._cohorts.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state of `state_dict`; `InputError` if it is of another method, seed or number of participants."""
+        try:
+            sizes = {int(node): int(size) for node, size in state["sizes"]}
+            nodes, failed = [*map(int, state["nodes"])], {*map(int, state["failed"])}
+            participants = [[*map(int, each)] for each in state["participants"]]
+            inner, node_sizes = state["cohorts"], [sizes[node] for node in nodes]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"the state is {format_value(state)}: it must be one of FedAvgWithDesign.state_dict()"
+            ) from error
+        cohorts = None
+        if inner is not None:
+            cohorts = self._make_cohorts(node_sizes)
+            cohorts.load_state_dict(inner)
+        self.sizes, self._nodes, self._failed = sizes, nodes, failed
+        self.cohorts, self._cohorts = participants, cohorts
+
+    def _count_participants(self, clients: int) -> int:
+        """Return the number of participants of a round with so many clients."""
+        return self.m if has_flag(self.method.clients, "replaces") else min(self.m, clients)
+
+    def _make_cohorts(self, sizes: list[int]) -> Cohorts:
+        """Make the object that draws cohorts of clients with these sizes."""
+        m = self._count_participants(len(sizes))
+        return Cohorts(self.method, sizes=sizes, m=m, seed=self.seed)
 
     def summary(self) -> None:
         """Log one line about the run."""
@@ -180,11 +224,11 @@ class FedAvgWithDesign(FedAvg):
         """Make these nodes, all with data, the clients from whom cohorts are drawn."""
         if not nodes or nodes == self._nodes:
             return
-        design, sizes = self.method.clients, [self.sizes[node] for node in nodes]
-        m = self.m if has_flag(design, "replaces") else min(self.m, len(nodes))
+        sizes = [self.sizes[node] for node in nodes]
         if self._cohorts is None:
-            self._cohorts = Cohorts(self.method, sizes=sizes, m=m, seed=self.seed)
+            self._cohorts = self._make_cohorts(sizes)
         else:
+            m = self._count_participants(len(nodes))
             place = {node: k for k, node in enumerate(self._nodes)}
             self._cohorts.resize(sizes, m=m, clients=[place.get(node) for node in nodes])
         self._nodes = nodes

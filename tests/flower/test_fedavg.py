@@ -3,6 +3,7 @@
 Node 1000 + k is client k.
 """
 
+import json
 import re
 import runpy
 import subprocess
@@ -289,6 +290,35 @@ def test_a_number_of_examples_must_be_one(size):
     run(fedavg, Grid(make_client([size, *SIZES[1:]]), len(SIZES)), 1)
     (event,) = fedavg.events
     assert event.startswith("round 1: node 1000: its num-examples is ") and 1000 not in fedavg.sizes
+
+
+@pytest.mark.parametrize("known_sizes", [True, False])
+def test_a_server_that_loads_the_state_of_its_predecessor_makes_the_run_that_did_not_stop(
+    known_sizes,
+):
+    method = "clustered-similarity"
+    uninterrupted = make_strategy(method, known_sizes=known_sizes)
+    expected, _ = run(uninterrupted, Grid(make_client(), len(SIZES)), 6)
+    first = make_strategy(method, known_sizes=known_sizes)
+    half, _ = run(first, Grid(make_client(), len(SIZES)), 3)
+    state = json.loads(json.dumps(first.state_dict()))
+    second = make_strategy(method, known_sizes=known_sizes)
+    second.load_state_dict(state)
+    w, _ = run(second, Grid(make_client(), len(SIZES)), 3, half)
+    assert second.cohorts == uninterrupted.cohorts
+    for key, value in w.items():
+        np.testing.assert_array_equal(value, expected[key])
+
+
+def test_a_state_before_the_first_round_is_loaded_and_one_of_other_settings_is_refused():
+    new = make_strategy("md")
+    new.load_state_dict(make_strategy("md").state_dict())
+    run(new, Grid(make_client(), len(SIZES)), 1)
+    for other in (make_strategy("md", m=2), make_strategy("fedavg"), make_strategy("md", seed=1)):
+        with pytest.raises(InputError, match="the state is of Cohorts with"):
+            other.load_state_dict(new.state_dict())
+    with pytest.raises(InputError, match=r"must be one of FedAvgWithDesign.state_dict\(\)"):
+        new.load_state_dict({"sizes": 3})
 
 
 def test_the_example_trains_a_network_with_batch_norm(monkeypatch, capsys):
