@@ -39,16 +39,17 @@ def write(strategy, params: np.ndarray) -> None:
         "roll": list(view.client_ids),
     }  # "roll": old name
     plain["cohorts"] = [c.tolist() for c in strategy.cohorts]
-    plain |= {"version": run_file.VERSION}
+    plain |= {"version": run_file.VERSION, "run": strategy.run}
     classes = run_file.memory_classes(view.memory)
     plain["memory"] = run_file.encode(view.memory, arrays, classes)
     run_file.write(file, plain, arrays | {"params": params})
 
 
-def read(strategy) -> np.ndarray:
-    """Restore a strategy from its state file and return the model [P].
+def read(strategy, length: int) -> np.ndarray:
+    """Restore a strategy from its state file and return the model [P], where P must be `length`.
 
-    `InputError` if the file is damaged, or is of another run or version.
+    `InputError` if the file is damaged, or is of another run or version. What the run is of (`Designs(run=...)`) is
+    compared where the file and the strategy both have it.
     """
     file, view = Path(strategy.state_path), strategy.view
     with run_file.open_run_file(file) as (plain, arrays):
@@ -56,9 +57,20 @@ def read(strategy) -> np.ndarray:
         classes = run_file.method_classes(strategy.method)
         memory = run_file.decode(plain["memory"], arrays, classes) if same else None
         params, rounds_done = arrays["params"], plain["round"]
+        run = plain.get("run")  # files that were written without one are read, too
         cohorts = [np.array(c, dtype=np.int64) for c in plain["cohorts"]]
     if memory is None:
         raise InputError(f"{file} is of another method, seed or number of participants")
+    if None not in (run, strategy.run) and run != strategy.run:
+        raise InputError(
+            f"{file} is of the run {run!r:.300}, not {strategy.run!r:.300}: name another state file, or "
+            "delete this one"
+        )
+    if len(params) != length:
+        raise InputError(
+            f"{file} has a model of {len(params)} numbers, and initial_arrays has {length}: name another state file, or "
+            "delete this one"
+        )
     view.memory = memory
     strategy.rounds_done, strategy.cohorts = rounds_done, cohorts
     view.resume(plain["roll"])

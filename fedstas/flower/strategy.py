@@ -13,7 +13,14 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedstas import aggregation
 from fedstas.client_sampling import check_cohort_size, has_flag
-from fedstas.errors import Diverged, InputError, check_choice, check_float, check_int
+from fedstas.errors import (
+    Diverged,
+    InputError,
+    check_choice,
+    check_float,
+    check_int,
+    format_value,
+)
 from fedstas.flower import messages, state_file
 from fedstas.flower.client import is_private
 from fedstas.flower.nodes import Nodes
@@ -43,7 +50,10 @@ class Designs(Strategy):
         initial_model: whence nodes have w_0: "sent", by the first message of the first round that needs it, or "seed",
             where each node's network makes it from the run's seed; the message then has its SHA-256, and a node
             whose network is another one refuses.
-        state: a file to which the run is saved after each round. If the file exists, the run continues from it.
+        state: a file to which the run is saved after each round. If the file exists, the run continues from it; it
+            must be of the same method, seed and number of participants, and its model as long as `initial_arrays`.
+        run: what the run is of besides, as the names of task and partition: a text, stored in the state file. A file
+            that has another one is refused.
     """
 
     def __init__(
@@ -59,6 +69,7 @@ class Designs(Strategy):
         classes: int | None = None,
         initial_model: str = "sent",
         state: str | Path | None = None,
+        run: str | None = None,
     ):
         if has_flag(method.clients, "pooled"):
             raise InputError(f"{method.name} pools all data in one place: it is no federation")
@@ -82,6 +93,9 @@ class Designs(Strategy):
             from_seed=initial_model == "seed",
         )
         self.state_path = None if state is None else Path(state)
+        if run is not None and not isinstance(run, str):
+            raise InputError(f"run is {format_value(run)}: it must be a text, or None")
+        self.run = run
         if self.state_path is not None:
             state_file.key(self)
         self.rounds_done = 0
@@ -108,7 +122,8 @@ class Designs(Strategy):
         `timeout` is ignored: the strategy's `patience` takes its place.
         """
         if self.state_path is not None and self.state_path.exists():
-            params = state_file.read(self)
+            length = sum(array.size for array in initial_arrays.to_numpy_ndarrays())
+            params = state_file.read(self, length)
             initial_arrays = ArrayRecord([params])
             log(INFO, "continuing after round %d of %s", self.rounds_done, self.state_path)
         before = self.rounds_done

@@ -4,6 +4,7 @@ Node 1000 + k has the data of client k.
 """
 
 import itertools
+import json
 import re
 
 import numpy as np
@@ -19,7 +20,7 @@ from fedstas import methods, models, partition, simulation
 from fedstas.aggregation import UpdateMemoryServer
 from fedstas.client_sampling import Cohort
 from fedstas.errors import InputError
-from fedstas.flower import Local, TooFew, reweight
+from fedstas.flower import Designs, Local, TooFew, reweight
 
 
 def fault_in_model(value):
@@ -265,6 +266,27 @@ def test_a_run_resumes_after_its_last_complete_round(
     state.write_bytes(b"PK")
     with pytest.raises(InputError, match="damaged"):
         train(nodes(method), method, rounds=9, state=state)
+
+
+def test_a_state_file_of_another_run_or_model_is_refused_and_one_without_a_name_is_continued(
+    tmp_path, nodes, train
+):
+    method, state = methods.get("fedavg"), tmp_path / "run.npz"
+    uninterrupted, _ = train(nodes(method), method, rounds=3)
+    train(nodes(method), method, rounds=1, state=state, run="digits, iid")
+    with pytest.raises(InputError, match=r"run\.npz is of the run 'digits, iid', not 'mnist, iid'"):
+        train(nodes(method), method, rounds=2, state=state, run="mnist, iid")
+    short = models.Linear(2, 2)
+    strategy = Designs(method, clients_per_round=4, seed=0, nodes=2, state=state)
+    with pytest.raises(InputError, match=r"run\.npz has a model of 3760 numbers, and .* has 6"):
+        strategy.start(None, ArrayRecord([models.flatten(short).numpy()]))
+    with np.load(state) as data:
+        arrays = dict(data)
+    plain = json.loads(str(arrays.pop("plain")))
+    assert plain.pop("run") == "digits, iid"  # as in a file from before it was stored
+    np.savez(state, plain=np.array(json.dumps(plain)), **arrays)
+    params, _ = train(nodes(method), method, rounds=3, state=state, run="mnist, iid")
+    np.testing.assert_array_equal(params, uninterrupted)
 
 
 LEAST_VARIANCE = "fedstas-least-variance"

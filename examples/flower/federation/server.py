@@ -1,5 +1,6 @@
 """The server: the strategy, a test set to measure with, one line a round."""
 
+import json
 import time
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def main(grid: Grid, context: Context) -> None:
         classes=config["classes"] or None,
         initial_model=config["initial-model"],
         state=config["state"] or None,
+        run=json.dumps({k: config[k] for k in ("task", "partition", "concentration", "nodes")}),
     )
     began, rounds = time.monotonic(), config["rounds"]
 
