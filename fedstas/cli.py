@@ -148,14 +148,18 @@ def run(
     ] = 1,
     out: Annotated[Path | None, _option("write the history here, as parquet")] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="replace the finished run of other settings in --out")
+        bool,
+        typer.Option(
+            "--force",
+            help="replace the finished run of other settings in --out, or an interrupted one that cannot be continued",
+        ),
     ] = False,
 ) -> None:
     """Train one federation and print its last rounds; with --out the same call continues an interrupted run."""
     options = {k: str(v) for k, v in locals().items() if k not in ("rounds", "out", "force")}
     settings = {key for name in methods.names() for key in methods.parameters(name)}
     overrides = {k: v for k, v in locals().items() if k in settings and v is not None}
-    from fedstas.sim import run_file, simulation, tasks
+    from fedstas.sim import simulation, tasks
 
     parsed = methods.parse(method, **overrides)
     if out is not None and (out.suffix != ".parquet" or out.is_dir()):
@@ -196,7 +200,7 @@ def run(
         )
         if out.exists() and not force:
             _check_record(out, options, rounds)
-        arguments["resume"] = run_file.load_history(checkpoint, options, parsed)
+        arguments["resume"] = _load_checkpoint(checkpoint, options, parsed, rounds, force)
         arguments["checkpoint"] = _checkpoint_saver(checkpoint, options)
     try:
         history = simulation.run(data, federation, parsed, progress=True, **arguments)
@@ -296,6 +300,28 @@ def _check_record(out: Path, options: dict[str, str], rounds: int) -> None:
         raise InputError(f"--out {out} holds a finished run with other settings ({what}): {advice}")
     if done > rounds:
         raise InputError(f"--out {out} holds this run with {done} rounds, not {rounds}: {advice}")
+
+
+def _load_checkpoint(file: Path, options: dict[str, str], method, rounds: int, force: bool):
+    """Return the history of an interrupted run, or None if there is none.
+
+    `InputError` if it cannot be continued for so many rounds with these settings; with `force` the file is deleted then.
+    """
+    from fedstas.sim import run_file
+
+    try:
+        history = run_file.load_history(file, options, method)
+        if history is not None and history.state.round >= rounds:
+            raise InputError(
+                f"{file} holds {history.state.round} rounds of this run, which was interrupted, and --rounds is {rounds}: "
+                "ask for more rounds, or delete the file (--force does so)"
+            )
+    except InputError:
+        if not force:
+            raise
+        file.unlink(missing_ok=True)
+        return None
+    return history
 
 
 def _checkpoint_saver(file: Path, options: dict[str, str]):

@@ -689,6 +689,29 @@ def test_an_interrupted_run_resumes_to_the_same_history(method, capsys, tmp_path
     assert {*tmp_path.iterdir()} == {complete, interrupted}
 
 
+def test_an_interrupted_run_is_not_continued_for_fewer_rounds_but_discarded_with_force(
+    capsys, tmp_path, monkeypatch
+):
+    out, checkpoint = tmp_path / "h.parquet", tmp_path / ".h.parquet.checkpoint"
+    line, original = f"{SMALL} --method md --out {out} --rounds", simulation.train_round
+
+    def stop(setup, server, t, params):
+        if t == 3:
+            raise KeyboardInterrupt
+        return original(setup, server, t, params)
+
+    monkeypatch.setattr(simulation, "train_round", stop)
+    assert exit_code(f"{line} 4", capsys) == 130
+    message = f"{checkpoint} holds 2 rounds of this run", "--rounds is 2: ask for more rounds"
+    assert_refused(f"{line} 2", capsys, *message)
+    assert checkpoint.exists()
+    assert exit_code(f"{line} 2 --force", capsys) == 0
+    assert len(pd.read_parquet(out)) == 2 and not checkpoint.exists()
+    checkpoint.write_bytes(b"PK")
+    assert_refused(f"{line} 2", capsys, "is damaged")
+    assert exit_code(f"{line} 2 --force", capsys) == 0
+
+
 def test_the_message_of_an_interrupted_run_without_out_names_out(capsys, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
