@@ -1,7 +1,7 @@
 """Load designs, tasks and networks from the user's files; a run's record names each by its file's SHA-256.
 
-A file is named as FILE.py, or as FILE.py:NAME where it holds several. It may import files beside it, which are no
-part of a run's identity.
+A file is named as FILE.py, or as FILE.py:NAME where it holds several. It may import files beside it, at its top or in a
+function, which are no part of a run's identity.
 """
 
 import hashlib
@@ -72,11 +72,28 @@ class UserFunction:
 
 
 @contextmanager
-def user_code_errors(module: str, place: str = ""):
-    """Turn exceptions into an `InputError` of one sentence, with the last file and line of the user's module that
-    they came through, or with `place` if there is none."""
+def _folder_on_path(module: str):
+    """Put the folder of a user's file, by the name of its module, on `sys.path` in a `with` block, so that the file can
+    import files beside it; for another module do nothing."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    folder = str(Path(file).parent) if file and module.startswith(config.USER_MODULE_PREFIX) else ""
+    if folder:
+        sys.path.insert(0, folder)
     try:
         yield
+    finally:
+        if folder and folder in sys.path:  # unless the user's code has removed it
+            sys.path.remove(folder)
+
+
+@contextmanager
+def user_code_errors(module: str, place: str = ""):
+    """Call a user's code in a `with` block: its folder is on `sys.path`, as when the file was run, and an exception
+    becomes an `InputError` of one sentence, with the last file and line of the user's module that it came through, or
+    with `place` if there is none."""
+    try:
+        with _folder_on_path(module):
+            yield
     except Diverged:
         raise
     except (Exception, SystemExit) as error:
@@ -199,9 +216,9 @@ def _run_module(path: Path) -> ModuleType:
         return sys.modules[name]
     sys.modules[name] = module = ModuleType(name)
     module.__file__ = str(path.resolve())
-    sys.path.insert(0, folder := str(path.resolve().parent))
     try:
-        exec(compile(text, str(path), "exec"), vars(module))
+        with _folder_on_path(name):
+            exec(compile(text, str(path), "exec"), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         lines = [
@@ -210,8 +227,6 @@ def _run_module(path: Path) -> ModuleType:
         line = (error.lineno or 1) if isinstance(error, SyntaxError) else lines[-1]
         message = f"{type(error).__name__}: {error}".replace("\n", " ")
         raise InputError(f"{path} line {line} fails on import: {message}") from error
-    finally:
-        sys.path.remove(folder)
     return module
 
 

@@ -5,6 +5,7 @@ import csv
 import json
 import re
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -319,6 +320,39 @@ def test_a_network_that_does_not_fit_is_refused_in_one_sentence_with_its_line(
     with pytest.raises(InputError, match=message) as error:
         tasks.load("my_data.py", network="my_net.py")
     assert str(error.value).startswith("my_net.py line ") and "\n" not in str(error.value)
+
+
+def test_functions_and_designs_may_import_files_beside_theirs_when_they_are_called(
+    examples_folder, monkeypatch
+):
+    """The folder of the file is on the path while its code runs, and not after it."""
+    folder = examples_folder / "mine"
+    folder.mkdir()
+    write_module("mine/beside.py", "WIDTH, SHARE = 7, 1 / 3")
+    write_module(
+        "mine/lazy.py",
+        "from dataclasses import dataclass",
+        "from fedstas.client_sampling import Cohort",
+        "def network(task):",
+        "    from beside import WIDTH",
+        "    return nn.Sequential(nn.Linear(30, WIDTH), nn.Linear(WIDTH, task.classes))",
+        "@dataclass(frozen=True)",
+        "class FirstClients:",
+        "    def draw(self, view, m, rng):",
+        "        from beside import SHARE",
+        "        return Cohort(np.arange(m), np.full(m, SHARE))",
+    )
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
+    task = tasks.load("my_data.py", network="mine/lazy.py")
+    assert task.model(0)[0].out_features == 7
+    del sys.modules["beside"]
+    federation = partition.iid(task.train_y, 4, seed=0)
+    history = simulation.run(
+        task, federation, methods.parse("mine/lazy.py"), rounds=1, clients_per_round=3, seed=0
+    )
+    assert history.cohorts[0].tolist() == [0, 1, 2]
+    del sys.modules["beside"]
+    assert str(folder) not in sys.path
 
 
 def test_a_subclass_of_the_perceptron_is_trained_by_autograd(examples_folder):
