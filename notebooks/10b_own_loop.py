@@ -62,6 +62,7 @@ from sklearn.datasets import load_digits
 from companion import chapters
 from companion.pages.prose import expect, table
 from fedstas import methods
+from fedstas.aggregation import average_models
 from fedstas.errors import InputError
 
 s = chapters.settings("10b_own_loop", globals())
@@ -119,7 +120,14 @@ for name in ("md", "clustered-similarity", "fedstas-least-variance"):
 # The three designs ran in the same loop, and only the name changed. One run of each design cannot decide which is better, so {doc}`10_which_design` compares
 # the designs over many runs.
 #
-# That page advises you to average the server's models. In a loop this is `average = model` before the first round and one line after each round, `average = 0.9 * average + 0.1 * model`: no client trains from `average`, and `average` is what you deploy.
+# That page advises you to average the server's models. In a loop this is `average = model` before the first round, and one line after each round `t = 1, 2, ...`:
+#
+# ```python
+# average = average + 0.1 / (1 - 0.9**t) * (model - average)
+# ```
+#
+# No client trains from `average`, and `average` is what you deploy. It is the average that the book measures: the division makes it the model itself after round 1, so that the model before the first round,
+# which nobody has trained, has no part in it. `fedstas.aggregation.average_models(average, model, 0.9, t)` computes the same.
 #
 # The simulator uses the same code, so it draws the same cohorts for the same seed and the same answers. Tests compare the two for fifteen methods.
 #
@@ -201,6 +209,13 @@ for name in ("md", "fedstas-least-variance", "poisson"):
 expect("The number of participants may differ from `m`", fewest[0] < most[0], most=most[0])
 expect("The weights need not add up to 1", fewest[2] < 0.95 and most[2] > 1.05, most=most[2])
 expect("A client may occur twice", spans["md"][0][1] < most_md[0], least=spans["md"][0][1])
+
+average = measured = np.ones(3)
+for t, trained in enumerate(np.random.default_rng(s.seed).normal(size=(9, 3)), 1):
+    average = average + 0.1 / (1 - 0.9**t) * (trained - average)
+    measured = average_models(measured, trained, 0.9, t)
+difference = np.abs(average - measured).max()
+expect("It is the average that the book measures", difference < 1e-12, difference=difference)
 
 # %% [markdown]
 # ## How do you stop and resume?
