@@ -27,7 +27,7 @@ BIN = Path(sys.executable).parent
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens at."""
+    """Return a port of the loopback interface that nobody listens at."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
@@ -54,8 +54,10 @@ class Federation:
         self.nodes, self.warm, self.gate, self.simulation = nodes, warm, gate, simulation
         self.node_config = node_config
         self.processes: dict[str, subprocess.Popen] = {}
-        self._made = None if folder else tempfile.TemporaryDirectory(prefix="fedstas-flower-")
-        self.folder = Path(folder or self._made.name)
+        self._temporary_folder = (
+            None if folder else tempfile.TemporaryDirectory(prefix="fedstas-flower-")
+        )
+        self.folder = Path(folder or self._temporary_folder.name)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.environment = os.environ | {
@@ -165,7 +167,7 @@ class Federation:
         raise RuntimeError(f"{name} was not ready after {seconds:g} s: see {self.folder}")
 
     def submit(self, **config) -> subprocess.Popen:
-        """`flwr run` with this run configuration; its output is the run's log."""
+        """Start `flwr run` with this run configuration; the output of the process is the run's log."""
         quoted = " ".join(f"{k.replace('_', '-')}={quote(v)}" for k, v in config.items())
         command = ["flwr", "run", str(HERE), "loopback", "--stream"]
         if self.simulation:
@@ -185,7 +187,10 @@ class Federation:
         )
 
     def run(self, echo: bool = True, **config) -> list[str]:
-        """The same, to its end: all lines, of which those that say how far it is are shown."""
+        """Submit a run, wait for its end, and return all lines of its log.
+
+        With `echo`, the lines that tell its progress, a warning or an error are printed as they come.
+        """
         process, lines = self.submit(**config), []
         try:
             for line in process.stdout:
@@ -204,8 +209,8 @@ class Federation:
         for process in self.processes.values():
             end(process, 8)
         self.processes = {}
-        if self._made is not None:
-            self._made.cleanup()
+        if self._temporary_folder is not None:
+            self._temporary_folder.cleanup()
 
 
 def end(process: subprocess.Popen, patience: float = 0) -> None:
@@ -220,7 +225,7 @@ def end(process: subprocess.Popen, patience: float = 0) -> None:
 
 
 def quote(value) -> str:
-    """A value as TOML has it."""
+    """Format a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else f"'{value}'"
@@ -236,19 +241,19 @@ def main() -> int:
     )
     parser.add_argument("--keep", help="a folder for the logs, which are else deleted")
     parser.add_argument("config", nargs="*", help="key=value of the run configuration, as TOML")
-    given = parser.parse_args()
-    config = dict(pair.split("=", 1) for pair in given.config)
+    options = parser.parse_args()
+    config = dict(pair.split("=", 1) for pair in options.config)
     config = {k: v.strip("'\"") if v[:1] in "'\"" else _number(v) for k, v in config.items()}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: stop what was started
     try:
         with Federation(
-            given.nodes,
-            not given.cold,
-            given.keep,
-            simulation=given.simulation,
-            node_config=given.node_config,
+            options.nodes,
+            not options.cold,
+            options.keep,
+            simulation=options.simulation,
+            node_config=options.node_config,
         ) as federation:
-            lines = federation.run(nodes=given.nodes, **config)
+            lines = federation.run(nodes=options.nodes, **config)
     except KeyboardInterrupt:
         print("stopped", flush=True)
         return 130

@@ -23,7 +23,7 @@ from fedstas.flower import client  # noqa: F401
 
 
 def fork_clients(orders: int) -> None:
-    """A client for each line of this pipe, until nobody can write into it any more."""
+    """Fork a client for each line of this pipe, until nobody can write into it any more."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     for line in os.fdopen(orders):
         if not os.fork():
@@ -31,7 +31,7 @@ def fork_clients(orders: int) -> None:
 
 
 def run(address: str, token: str, insecure: bool) -> None:
-    """One client, and the end of its process."""
+    """Run one client and end its process."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -56,8 +56,12 @@ if __name__ == "__main__":
 
     def launch(self, spec) -> LaunchResult:
         """Order a client instead of starting a process from nothing."""
-        said = {"address": spec.runtime_api_address, "token": spec.token, "insecure": spec.insecure}
-        os.write(order, f"{json.dumps(said)}\n".encode())
+        arguments = {
+            "address": spec.runtime_api_address,
+            "token": spec.token,
+            "insecure": spec.insecure,
+        }
+        os.write(order, f"{json.dumps(arguments)}\n".encode())
         return LaunchResult.accepted()
 
     SubprocessExecutor.launch = launch

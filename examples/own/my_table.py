@@ -1,7 +1,7 @@
 """Data of one's own from a table: a CSV with a header, a row an example.
 
-The column `diagnosis` is what is to be told, `clinic` whose the row is (for `--partition natural`), and all others
-are numbers, which are scaled.
+The column `diagnosis` has the label to predict, and `clinic` names the client that holds the row (for `--partition
+natural`); all other columns are numbers, which are scaled.
 """
 
 from pathlib import Path

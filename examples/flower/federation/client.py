@@ -7,8 +7,10 @@ from fedstas.flower import Local, Privacy, client_app
 
 
 def load(context: Context) -> Local:
-    """The shard of this node: `partition-id` of its node configuration. What protects its size is of that
-    configuration too, never of the run's, which the server sets."""
+    """Return the shard of this node, whose number is `partition-id` of its node configuration.
+
+    What protects the shard's size is of that configuration, too, and never of the run's, which the server sets.
+    """
     config, node = context.run_config, context.node_config
     task, federation = data_of(config)
     k = int(node["partition-id"])
@@ -27,12 +29,13 @@ def load(context: Context) -> Local:
 
 
 def privacy_of(node) -> Privacy | None:
-    """`epsilon`, `size-cap`, `memoised` and `reports` of a node configuration; without an epsilon the
-    node gives no reports."""
+    """Return the `Privacy` that a node configuration sets by `epsilon`, `size-cap`, `memoised` and `reports`, or None
+    without an epsilon: the node then gives no reports."""
     if "epsilon" not in node:
         return None
-    given = {k.replace("-", "_"): node[k] for k in ("size-cap", "memoised", "reports") if k in node}
-    return Privacy(node["epsilon"], **given)
+    names = ("size-cap", "memoised", "reports")
+    settings = {name.replace("-", "_"): node[name] for name in names if name in node}
+    return Privacy(node["epsilon"], **settings)
 
 
 app = client_app(load)

@@ -18,7 +18,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train, and say how far it is after each round."""
+    """Train, and print the test accuracy after each round."""
     config = context.run_config
     torch.set_num_threads(1)
     task, _ = data_of(config)  # the server uses the test set alone
