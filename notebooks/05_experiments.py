@@ -20,11 +20,11 @@
 # The paper can be reproduced in part. Five sentences give the answer:
 #
 # 1. The authors' code of December 2024 roughly reproduces the preprint's curves, but plain MD sampling reproduces them about as well, so the match is weak evidence.
-# 2. The preprint's order of methods comes from one run of each, and over {glue:text}`ch5_seeds` paired seeds the printed lead of FedSTaS over FedSTS vanishes when
-#    the method is run as the paper's text describes it.
-# 3. When the method is run as the authors' code has it, FedSTaS does lead FedSTS; but there both train on all their data, so the lead comes from different
+# 2. The preprint's order of methods comes from one run of each. Over {glue:text}`ch5_seeds` paired seeds, run as the paper's text describes it and measured by the authors' metric, FedSTaS has no lead
+#    over FedSTS where all clients hold equally many examples, and where MNIST is dealt disjointly it ends {glue:text}`ch5_lost_shares` below FedSTS.
+# 3. When it is run as the authors' code has it, with equal sizes and the same metric, FedSTaS does lead FedSTS; but there both train on all their data, so the lead comes from different
 #    aggregation weights and not from data sampling.
-# 4. Against MD sampling, which the paper does not compare with, FedSTaS as written loses {glue:text}`ch5_apart_written` on MNIST dealt disjointly, and where
+# 4. Against MD sampling, which the paper does not compare with, FedSTaS as written loses {glue:text}`ch5_apart_written` on the global test set of MNIST dealt disjointly. Where
 #    all clients hold equally many examples it is ahead of MD on MNIST, but not on CIFAR-100 at concentration 0.1, a milder setting than the paper's.
 # 5. The CIFAR-100 setting as described learns nothing with our network, in either partition, and the authors' network for it is not published.
 #
@@ -84,9 +84,9 @@ ledger = ch05.Verdicts("05_experiments")  # every claim of this chapter
 # | strata | 10, from gradients squeezed to 9 levels, each round | 10, once at $w_0$, on the unsorted level values alone | both |
 # | aggregation | $N_h/(N m_h)$ | $1/m$ for FedSTS, $N_h/m_h$ normalised else | both |
 # | data sampling | $p = n^*/n$ over the participants | $p = \min(1, 2048/n_k) = 1$; private: $p = 2048/\tilde n$, $\tilde n$ of all 100 clients | both |
-# | requested sample | $q = 0.1$, and $K = 2048$: of what? | 2048 per client; private: of all | $n^* = 2048$ |
+# | requested sample | a ratio $q = 0.1$ and a number $K = 2048$; of which examples, the text does not say | 2048 of each client; private: of all 100 clients | $n^* = 2048$ |
 # | accuracy | "test accuracy" | mean over clients on test sets with their own class shares | that, and the global test set |
-# | CIFAR-100 | 0.001; 199 rounds | no network, no loader | a small convolutional network |
+# | CIFAR-100 | 0.001; Sec. 3.2.2 has 199 rounds in its list of charts and 99 in its text | no network, no loader | 199 rounds, a small convolutional network |
 # | repetitions | not stated | one run, smoothed over rounds | {glue:text}`ch5_seeds` paired seeds, raw |
 # ````
 #
@@ -95,7 +95,7 @@ ledger = ch05.Verdicts("05_experiments")  # every claim of this chapter
 # compared seed by seed.
 #
 # All runs were recorded once and are read here from files. A sweep of runs is two files: `runs.parquet` has a row for each run and its settings, and `rows.parquet` has a
-# row for each evaluated round. {term}`Final accuracy <final accuracy>` is the mean of the evaluations of the last ten rounds. You can copy the next cell to
+# row for each evaluated round. {term}`Final accuracy <final accuracy>` is the mean of the evaluations of the last ten rounds. In tables, ± is half the width of a 95 % interval over the seeds. You can copy the next cell to
 # read any sweep:
 
 
@@ -215,6 +215,11 @@ LOSSES = {"fedsts": 1.512, "fedstas": 1.505, "fedstas-dp": 1.473}
 # %% tags=["remove-input"]
 glue_figure("figure_fig2", ch05.draw_fig_2(equal, THEIRS, grids["preprint"].note))
 glue_values("ch5", **(loss_counts := ch05.count_losses_inside(equal)))
+expect(
+    "published losses (three methods at six rounds)",
+    loss_counts["losses_in"] == loss_counts["losses_of"],
+    inside=loss_counts["losses_in"],
+)
 expect("by at most", loss_counts["losses_apart"] < 0.05, apart=loss_counts["losses_apart"])
 
 # %% [markdown]
@@ -255,11 +260,18 @@ leads = np.subtract(THEIRS["fedstas"], THEIRS["fedsts"])
 np.testing.assert_allclose([mean, low, high], ch05.statistics.prediction_interval(runs))
 beside = ch05.tabulate_published(equal, ROUNDS, THEIRS, LOSSES)
 display(fold_table("Their curves beside ours as coded, with intervals", beside))
+by_round = equal.pivot(index=["seed", "round"], columns="method", values=SHARES)
+private_apart = 100 * (by_round["fedstas-authors-dec"] - by_round["fedstas-dp-authors-dec"]).abs()
+glue_values("ch5", private_apart=private_apart.max())
+expect("the same intervals in this table", private_apart.mean() < 0.5, apart=private_apart.mean())
 
 # %% [markdown]
 # ```{provenance} Table
 # :recorded: preprint
 # ```
+#
+# FedSTaS and its private variant have the same intervals in this table, because they share clients and weights, and differ only in how many of a client's much alike examples feed its three steps: seed by seed, their accuracies
+# differ by {glue:text}`ch5_private_apart:.1f` points at most in any round.
 #
 # Which other methods would pass the same test? For each method the table counts how many points of the published curves pass, and how many of the six published end values (three accuracies under the clients' class shares and
 # three losses).
@@ -281,12 +293,12 @@ table(explanations)
 # ```
 #
 # Accuracy alone cannot tell who made the figure. MD, FedProx, FedAvg and even a single client with all the data pass nearly as many points of the curves as the authors' code, and all of them but FedAvg pass all
-# six end values. The training loss (Fig. 2 (a) of the paper) does not help either: {glue:text}`ch5_losses_in` of the {glue:text}`ch5_losses_of` published losses lie where one more run as coded may
+# six end values. The training loss (Fig. 2 (a) of the paper) does not help either: all {glue:text}`ch5_losses_of` published losses (three methods at six rounds) lie where one more run as coded may
 # lie, but the published losses of FedSTaS and FedSTS differ by at most {glue:text}`ch5_losses_apart:.2f` nats. What the test excludes is little: it rejects FedSTaS as written, whose intervals hold only {glue:text}`ch5_curve_written`
 # points.
 #
 # On the question of who made the figure, only the order of the methods and their speed carry information. The published FedSTaS is {glue:text}`ch5_their_40:.1f` points ahead of the published FedSTS at
-# round 40, and {glue:text}`ch5_their_end:.1f` points ahead at the end. Whether one run can show such an order is the question of a later section.
+# round 40, and {glue:text}`ch5_their_end:.1f` points ahead at the end. The section on what one run can show returns to these two leads.
 
 # %% tags=["remove-input"]
 ledger.box("Fig. 2, and how fast", "preprint-fig-2", "preprint-conclusion-faster", "journal-abstract-faster")  # fmt: skip
@@ -351,7 +363,7 @@ expect("On the test images it does not lead", lead["test images"] < 0, points=le
 # ## What can one run show?
 #
 # One run shows roughly how high a method ends, but not which of two is better. Single runs of FedSTaS scatter with a standard deviation of {glue:text}`ch5_sd_fixed` points as written and
-# {glue:text}`ch5_sd_coded` points as coded. The printed gaps are smaller: 1.0 point over FedSTS and 1.3 points over the private variant.
+# {glue:text}`ch5_sd_coded` points as coded. The gaps printed for MNIST 0.01 are smaller: 1.0 point over FedSTS and 1.3 points over the private variant.
 #
 # Paired seeds help. If two methods share the partition, the first model and the draws of a seed, then whatever makes that seed easy or hard for both cancels in their difference:
 
@@ -369,6 +381,8 @@ def paired(rows, a, b, metric="test_accuracy"):
 gap_written = paired(equal, "fedstas", "fedsts", "client_accuracy")
 coded_two = "fedstas-authors-dec", "fedsts-authors-dec"
 gap_coded = paired(equal, *coded_two, "client_accuracy")
+# dealt disjointly, under either metric
+lost = {m: paired(disjoint, "fedstas", "fedsts", m) for m in ch05.METRICS}
 
 # %% tags=["remove-input"]
 package = tables.paired_differences(equal, SHARES, "fedsts").loc["fedstas"]
@@ -385,15 +399,27 @@ glue_values("ch5", sd_fixed=f"{scatter['written']:.1f}", sd_coded=f"{scatter['co
 glue_values(
     "ch5", claim_fixed=ch05.format_points(gap_written), claim_coded=ch05.format_points(gap_coded)
 )
+expect("are smaller: 1.0 point over FedSTS", min(scatter.values()) > 1.33)
+glue_values("ch5", lost_shares=ch05.format_distance(lost[SHARES]))
+glue_values("ch5", lost_global=ch05.format_distance(lost[GLOBAL]))
+expect("the order even reverses", max(high for _, _, high in lost.values()) < 0)
+lead_40 = ch05.leads_of_single_runs(equal, *coded_two, 40, leads[1])
+glue_values("ch5", **lead_40)
+expect("far above the mean lead", lead_40["lead_40"] < leads[1] / 4, **lead_40)
+expect("only a few show a lead", 0 < lead_40["lead_40_share"] < 0.05, **lead_40)
 expect("nothing is left of this lead", max(map(abs, gap_written)) < 0.5, gap=gap_written[0])
 expect("the lead is larger than printed", gap_coded[1] > 1.0, gap=gap_coded[0])
 expect("not which of two is better", min(scatter.values()) > 2, **scatter)
 
 # %% [markdown]
-# The paper prints a lead of 1.0 point of FedSTaS over FedSTS. When both are run as written, nothing is left of this lead: {glue:text}`ch5_claim_fixed`. When both are run as coded, the lead is larger than
+# The paper prints a lead of 1.0 point of FedSTaS over FedSTS. When both are run as written, nothing is left of this lead where sizes are equal: {glue:text}`ch5_claim_fixed`. Dealt disjointly, the order even reverses: FedSTaS ends {glue:text}`ch5_lost_shares` below FedSTS, and
+# {glue:text}`ch5_lost_global` below it on the global test set. When both are run as coded, the lead is larger than
 # printed: {glue:text}`ch5_claim_coded`. The data sampling cannot be the reason, because as coded $p = 1$ for these two methods, so that both train on all their data. What differs is the weights:
 # FedSTS is coded with $1/m$ and FedSTaS with $N_h/m_h$. In the text the weights of both methods are the same, and there $p = 2048/6000$ leaves some 205 of a client's 600 examples, which feed the
 # same three steps of 128.
+#
+# The published lead at round 40, {glue:text}`ch5_their_40:.1f` points, is far above the mean lead of our runs as coded, which is {glue:text}`ch5_lead_40:.1f` points there. Two runs of different seeds differ with a standard deviation of
+# {glue:text}`ch5_lead_40_sd:.1f` points, and only a few show a lead as large as the published one ({glue:text}`ch5_lead_40_share:.0%` of all pairs).
 #
 # And do the printed accuracies come out? Of the three accuracies of the paper's Fig. 3 (top), this many lie inside the prediction interval for one more run of ours:
 # - as written, {glue:text}`ch5_levels_dirichlet` when the data are dealt disjointly, and {glue:text}`ch5_levels_dirichlet_fixed_size` with equal sizes;
@@ -507,7 +533,9 @@ work |= {"20 steps of 32, lr 0.1": hundred[more_work]}
 glue_figure("figure_cifar", ch05.draw_cifar100(work, BARS["CIFAR-100 0.001"]))
 
 # %% tags=["remove-input"]
-glue_values("ch5", cifar_best=best.max(), cifar_kmeans=in_strata, cifar_md=more["md"])
+bound = np.ceil(10 * best.max()) / 10  # rounded up, in per cent
+expect("With the local work as stated, no evaluation", best.max() <= bound < 7, most=best.max())
+glue_values("ch5", cifar_best=bound, cifar_kmeans=in_strata, cifar_md=more["md"])
 glue_values("ch5", cifar_clustered=more["clustered-similarity"])
 seeds = hundred.groupby([more_work, "method"])["seed"].nunique()
 as_barred = [(False, method) for method in BARS["CIFAR-100 0.001"]]
@@ -565,7 +593,7 @@ expect("this may be too much", kmeans["error"] > 4 > 1 > least_variance["error"]
 #
 # And with equal sizes? As stated, at concentration 0.001, these runs learn nothing, either: over {glue:text}`ch5_equal_stated_seeds` seeds the paper's three methods end between {glue:text}`ch5_equal_stated_low:.1f` and {glue:text}`ch5_equal_stated_high:.1f` % on the test set.
 # So equal sizes alone do not make the setting learn. In a milder one all four methods that we ran learn (MD, FedSTaS as written and corrected, and least-variance strata), and no run diverged. It has equal sizes again, but a concentration of 0.1, which leaves every class to some client,
-# 100 rounds, and rates of its own. Which of these changes makes the difference, we did not try.
+# 20 local steps of 32 in place of 3 of 128, a learning rate of 0.1 or 0.3 in place of 0.01, and 100 rounds in place of 199. Which of these changes makes the difference, we did not try.
 #
 # ```{provenance} These numbers
 # :recorded: cifar100-equal-0.001
@@ -596,6 +624,11 @@ expect(
     "least-variance strata), and no run diverged",
     bool((final(five) > 5).all(axis=None)) and len(level) == 4,
 )
+changed = {tuple(v.get(k) for k in ("steps", "batch", "concentration")) for v in five["variant"]}
+expect("20 local steps of 32 in place", changed == {(20, 32, 0.1)})
+expect("a learning rate of 0.1 or 0.3", {v.get("lr") for v in five["variant"]} == {0.1, 0.3})
+last_rounds = {*five.loc[five["round"] > five["rounds"] - 10, "round"]}
+expect("rests on one evaluation of each run", last_rounds == {100})
 expect("of the other three ends below MD", max(high for _, _, high in behind.values()) < 0)
 expect("only the deficit of corrected FedSTaS is", [*sure] == ["fedstas-unbiased"])
 expect("could not tell 0.1 from 0.3", abs(trials["equal_near"] - trials["equal_chosen"]) < 0.01)
@@ -605,7 +638,7 @@ expect("could not tell 0.1 from 0.3", abs(trials["equal_near"] - trials["equal_c
 # :recorded: cifar100-equal-rates, cifar100-equal
 # ```
 #
-# Each method has the best of three learning rates by the training loss of one seed, and the table holds five other seeds. MD ends at {glue:text}`ch5_equal_md:.1f` %, and
+# Each method has the best of three learning rates by the training loss of one seed, and the table holds five other seeds. Every ± rests on one evaluation of each run, that of round 100. MD ends at {glue:text}`ch5_equal_md:.1f` %, and
 # each of the other three ends below MD: FedSTaS as written by {glue:text}`ch5_equal_fedstas`, corrected FedSTaS by {glue:text}`ch5_equal_fedstas_unbiased`, and
 # least-variance strata, the design that we recommend, by {glue:text}`ch5_equal_fedstas_least_variance`. After Holm's correction for three comparisons, only the deficit of corrected FedSTaS is
 # significant. So in this setting strata of gradients gain nothing, although their gradients cost bytes.
@@ -639,8 +672,8 @@ ledger.box("Fig. 3, middle and bottom", "preprint-fig-3-middle", "preprint-fig-3
 # | local training | $E$ epochs | two epochs with momentum 0.9, a falling rate, smoothed labels, weight decay and changed pictures |
 # ````
 #
-# In this package that code is three methods, `fedsts-authors-2025`, `fedstas-authors-2025` and `fedstas-dp-authors-2025`. The three share everything in the folded table but the last two rows: clients without data are not in the
-# federation, no threshold is set, clients draw their examples independently, and of the local training we have the epochs and the momentum alone. The authors' network takes hours for a run, so we trained a linear head on
+# In this package that code is three methods, `fedsts-authors-2025`, `fedstas-authors-2025` and `fedstas-dp-authors-2025`. They share everything in the folded table but three rows. In the row on data, clients draw their examples independently of one another, without a shared seed. In the row on
+# little data, clients without data are not in the federation, and no threshold is set. In the row on local training, we have the epochs and the momentum alone. The authors' network takes hours for a run, so we trained a linear head on
 # frozen features of CIFAR-10, over 50 rounds in place of 300 and with {glue:text}`ch5_later_seeds` seeds. All methods have that local training, $n^* = 2500$, and strata that are kept for 20 rounds.
 
 # %% tags=["hide-input"]
@@ -716,6 +749,8 @@ even, also = (paired(equal, m, "md") for m in two)
 
 # %% tags=["remove-input"]
 glue_figure("figure_forest", ch05.draw_method_intervals(beside))
+hollow = beside[(beside["place"] == "equal sizes") & (beside["metric"] == GLOBAL)]["difference"]
+assert hollow.count() == 16 and hollow.abs().max() < 5  # as the figure's description has it
 price = [tables.relative_cost(f, m, "md") for m in two for f in (disjoint, equal)]
 sent, examples = zip(*price, strict=True)  # bytes and examples
 glue_values(
@@ -741,7 +776,7 @@ expect("both end above", min(even[1], also[1]) > 0, written=even[0], corrected=a
 # %% [markdown]
 # ```{glue:figure} figure_forest
 # :name: fig-forest
-# :alt: One row for each of sixteen methods with the paired difference to MD in final accuracy on the global test set and its 95 % interval, twice: a full dot for the disjoint partition, a hollow one for equal sizes. A vertical line marks MD at 0. Disjoint, all methods as written and as coded lie left of the line and FedSTaS corrected, without privacy, lies right of it; with equal sizes all but one lie within five points of it.
+# :alt: One row for each of sixteen methods with the paired difference to MD in final accuracy on the global test set and its 95 % interval, twice: a full dot for the disjoint partition, a hollow one for equal sizes. A vertical line marks MD at 0. Disjoint, all methods as written and as coded lie left of the line and FedSTaS corrected, without privacy, lies right of it; with equal sizes all sixteen hollow dots lie within five points of it.
 #
 # Points of final accuracy above MD on the global test set, seed by seed, with 95 % intervals (not corrected for the number of comparisons). Full: dealt disjointly. Hollow: equal sizes. Blue: as
 # written. Orange: as coded. Green: corrected.
@@ -807,7 +842,8 @@ ledger.box("the table", *ch05.TABLE_CLAIMS)
 # %% [markdown]
 # ### Do FedProx and FedAdam help?
 #
-# FedProx does not help. The adaptive servers gain more than twenty points on FedAvg, but their learning rate was tuned, whereas FedAvg trains at the preprint's 0.01. These runs do not tell how
+# FedProx does not help. The adaptive servers gain more than twenty points on FedAvg, but FedAvg is a low bar: on the same seeds it ends {glue:text}`ch5_fedavg_behind` below MD. The servers end {glue:text}`ch5_servers_least:.1f` to
+# {glue:text}`ch5_servers_most:.1f` points above MD, and FedAdagrad ends {glue:text}`ch5_adagrad_corrected` above corrected FedSTaS. But only the servers' rate was tuned, and the other methods train at the preprint's 0.01, so these runs do not tell how
 # much of the gain comes from the tuning.
 #
 # ```{dropdown} How FedProx and the three adaptive servers work
@@ -823,23 +859,43 @@ ledger.box("the table", *ch05.TABLE_CLAIMS)
 #   fall faster than updates are large.
 # ```
 #
-# We tuned each of them on seed 0, by the training loss of the last ten rounds. Ten seeds then compare it with the method that it builds on, at the same cost:
+# We tuned each of them on seed 0, by the training loss of the last ten rounds. Ten seeds, 0 among them, then compare it with the method that it builds on, at the same cost. Without seed 0, the gains on FedAvg are
+# {glue:text}`ch5_unseen_fedadam:.1f` points for FedAdam, {glue:text}`ch5_unseen_fedyogi:.1f` for FedYogi and {glue:text}`ch5_unseen_fedadagrad:.1f` for FedAdagrad.
 
 # %% tags=["hide-input"]
 best_rates = tables.choose_by_loss(grids["server-rates"].frame)
 tuned = grids["servers"].frame
 # as often as the tuned ones were evaluated
 ninth = disjoint[disjoint["round"] % 9 == 0]
-built_on = ninth[ninth["method"].isin(["md", "fedavg"])]
+built_on = ninth[ninth["method"].isin(["md", "fedavg", "fedstas-unbiased"])]
 built_on = built_on[built_on["seed"].isin(tuned["seed"])]
 basis = pd.concat([tuned, built_on])
 adaptive = "fedadam", "fedyogi", "fedadagrad"
 raised = {m: paired(basis, m, "fedavg")[0] for m in adaptive}
+unseen = basis[basis["seed"] != 0]  # the seed of the tuning
+raised_unseen = {m: paired(unseen, m, "fedavg")[0] for m in adaptive}
+above_md = {m: paired(basis, m, "md") for m in adaptive}
+adagrad = paired(basis, "fedadagrad", "fedstas-unbiased")
+fedavg_behind = paired(basis, "fedavg", "md")
 proximal = paired(basis, "fedprox", "md")
 
 # %% tags=["remove-input"]
 expect("FedProx does not help", max(map(abs, proximal)) < 0.1, points=proximal[0])
-expect("more than twenty points on FedAvg", min(raised.values()) > 20, **raised)
+expect(
+    "more than twenty points on FedAvg",
+    min([*raised.values(), *raised_unseen.values()]) > 20,
+    **raised_unseen,
+)
+glue_values("ch5", **{f"unseen_{m}": gain for m, gain in raised_unseen.items()})
+server_gains = [gain for gain, _, _ in above_md.values()]
+glue_values("ch5", servers_least=min(server_gains), servers_most=max(server_gains))
+glue_values("ch5", adagrad_corrected=ch05.format_distance(adagrad))
+glue_values("ch5", fedavg_behind=ch05.format_distance(fedavg_behind))
+expect("FedAvg is a low bar", fedavg_behind[2] < 0)
+expect(
+    "points above MD, and FedAdagrad ends",
+    min(low for _, low, _ in above_md.values()) > 0 < adagrad[1],
+)
 display(
     fold_table(
         "Which settings were tried and chosen", ch05.tabulate_servers(tuned, basis, best_rates)
@@ -923,6 +979,9 @@ expect("As coded, most orders agree", np.mean([word == "agrees" for word in orde
 #
 # FedSTaS as written sends some five times what MD sends, and it processes sixteen times as many examples. The reason is that it asks *every* client for a gradient in
 # every round. Corrected FedSTaS asks all clients every ten rounds, and MD never asks them.
+#
+# In the folded table, MB are the megabytes that the server and all clients send, on average over the seeds. The columns *to 60 %* hold what is spent when the mean curve over the seeds first
+# reaches 60 % on the global test set. The last column counts the seeds whose own curve reaches 60 % in some round, so a method may reach it with most seeds although its mean curve never does.
 
 # %% tags=["remove-input"]
 sent, processed = np.transpose(
@@ -945,7 +1004,7 @@ display(
 # ## What does it depend on?
 #
 # Final accuracy depends on local steps and the number of participants most of all, then on strata. The number of levels of the squeeze, the age of the strata, the share of the data and
-# the concentration move the corrected method's mean accuracy by some three points at most. We changed one setting at a time, on MNIST 0.01, dealt disjointly, with strata kept for ten rounds.
+# the concentration move the corrected method's mean accuracy by some three points at most. FedSTaS as written, by contrast, depends much on the concentration: it falls from {glue:text}`ch5_written_mild:.0f` % at 1 to {glue:text}`ch5_written_strong:.0f` % at 0.001. We changed one setting at a time, on MNIST 0.01, dealt disjointly, with strata kept for ten rounds.
 
 # %% tags=["hide-input"]
 around = grids["sensitivity"].frame
@@ -959,10 +1018,19 @@ rest = spread[small].max()
 
 # %% tags=["remove-input"]
 glue_figure("figure_sensitivity", ch05.draw_setting_ranges(means_by_setting))
-glue_values(
-    "ch5", sensitivity_seeds=around["seed"].nunique(), **ch05.setting_extremes(means_by_setting)
-)
+glue_values("ch5", sensitivity_seeds=around["seed"].nunique())
 expect("most of all, then on strata", most > 15 > spread["strata"] > 4, strata=spread["strata"])
+at = means_by_setting.set_index(["key", "value"])["mean"]
+for key in ("steps", "clients_per_round"):
+    glue_values("ch5", **{f"at_{key}_{value:g}": level for value, level in at[key].items()})
+expect("local steps the mean accuracy rises", at["steps"].idxmax() == 10)
+few, usual, *_, many = at["clients_per_round"]
+expect("nearly all of the gain", usual - few > 15 and many - usual < 1)
+written = around[around["method"] == "fedstas"]
+written = final(written.assign(method=written["variant"])).mean()
+mild, strong = (written[tables.Variant.of(concentration=c)] for c in (1.0, 0.001))
+glue_values("ch5", written_mild=mild, written_strong=strong)
+expect("depends much on the concentration", mild - strong > 20)
 expect("by some three points at most", rest < 3.5, most=rest)
 
 # %% [markdown]
@@ -978,10 +1046,9 @@ expect("by some three points at most", rest < 3.5, most=rest)
 # :recorded: sensitivity
 # ```
 #
-# Over local steps the mean accuracy goes from {glue:text}`ch5_least_steps:.0f` to {glue:text}`ch5_most_steps:.0f` %, and over participants from
-# {glue:text}`ch5_least_clients_per_round:.0f` to {glue:text}`ch5_most_clients_per_round:.0f` %. The folded tables have the differences to MD (five seeds,
-# not corrected for the number of comparisons), the effect of the batch size, and what the optimal allocation of examples does to the accuracy. The preprint leaves that allocation to future work;
-# {doc}`the page on data sampling <03_data_sampling>` derives it.
+# Over local steps the mean accuracy rises from {glue:text}`ch5_at_steps_1:.0f` % at one step to {glue:text}`ch5_at_steps_10:.0f` % at ten, and is {glue:text}`ch5_at_steps_30:.0f` % at thirty. Over participants
+# nearly all of the gain lies between five ({glue:text}`ch5_at_clients_per_round_5:.1f` %) and ten ({glue:text}`ch5_at_clients_per_round_10:.1f` %); forty reach {glue:text}`ch5_at_clients_per_round_40:.1f` %. The
+# folded tables have the differences to MD (five seeds, not corrected for the number of comparisons).
 
 # %% tags=["remove-input"]
 display(
@@ -994,23 +1061,33 @@ display(
 # ```
 
 # %% tags=["remove-input"]
-batches = ch05.tabulate_batch_sizes(grids["batch-size"].frame, around, grids["least-variance"])
-display(fold_table("Accuracy by batch size", batches))
+by_batch = ch05.select_by_batch(grids["batch-size"].frame, around, grids["least-variance"])
+display(fold_table("Accuracy by batch size", ch05.tabulate_batch_sizes(by_batch)))
+moves = ch05.accuracy_change_by_batch(by_batch)
+glue_values("ch5", batch_moves=moves)
+expect("The batch size has no visible effect", moves < 0.2, most=moves)
 
 # %% [markdown]
 # ```{provenance} Table
 # :recorded: batch-size, sensitivity, least-variance
 # ```
 #
-# In these runs, too, strata are kept for ten rounds.
+# In these runs, too, strata are kept for ten rounds. The batch size has no visible effect: from 32 to 512 examples, MD's accuracy and both differences to it move by {glue:text}`ch5_batch_moves:.1f` points at most.
+#
+# Nor do we see a gain from the optimal allocation of examples, which the preprint leaves to future work and {doc}`the page on data sampling <03_data_sampling>` derives. It changes the accuracy of FedSTaS as written by
+# {glue:text}`ch5_optimal_dirichlet` points dealt disjointly, and by {glue:text}`ch5_optimal_dirichlet_fixed_size` points with equal sizes.
 
 # %% tags=["remove-input"]
-display(
-    fold_table(
-        "Accuracy with optimally allocated examples",
-        *ch05.tabulate_allocations(grids["optimal-data"], grids["preprint"]),
-    )
-)
+allocations = ch05.select_allocations(grids["optimal-data"], grids["preprint"])
+optimal_gains = {
+    kind: paired(part, experiments.OPTIMAL_DATA_METHOD, "fedstas")
+    for kind, part in allocations.items()
+}
+for kind, gain in optimal_gains.items():
+    glue_values("ch5", **{f"optimal_{kind}": statistics.format_interval(*gain, "+.1f")})
+expect("Nor do we see a gain", max(low for _, low, _ in optimal_gains.values()) < 0)
+title = "Accuracy with optimally allocated examples"
+display(fold_table(title, ch05.tabulate_allocations(allocations), grids["optimal-data"].note))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -1054,6 +1131,12 @@ glue_values(
     },
 )
 expect("it loses little with a small cap", abs(small_cap[0]) < 4, points=small_cap[0])
+seems = paired(disjoint, "fedstas-dp", "fedstas")  # M = 100, epsilon = 3
+as_fedsts = paired(disjoint, "fedstas-dp", "fedsts")
+spent = [tables.relative_cost(disjoint, "fedstas-dp", m)[1] for m in ("fedsts", "fedstas")]
+glue_values("ch5", privacy_seems=ch05.format_distance(seems))
+expect("privacy even seems to help", seems[1] > 0, points=seems[0])
+expect("as FedSTS does, with which it ties", max(map(abs, as_fedsts)) < 0.3 and spent[0] > 0.999)
 expect("nearly twenty points", -22 < both[0] < -16 and both[2] < 0, points=both[0])
 private = noisy[noisy["method"] == private_method]
 levels = final(private.assign(method=private["variant"])).mean()
@@ -1071,12 +1154,13 @@ expect("with a large one some ten points", -13 < large[0] <= large[2] < 0, point
 # ```
 #
 # ```{provenance} Figure
-# :recorded: privacy
+# :recorded: privacy, preprint
 # ```
 #
 # From $\epsilon = 10$ to 0.5, seed by seed, fresh reports change the accuracy by {glue:text}`ch5_privacy_fresh_100` points at $M = 100$ and
 # {glue:text}`ch5_privacy_fresh_3000` points at 3000. A flat curve does not show that privacy is cheap, because the noise only sets the data-sampling rate $p$, which is
-# often 1 or far off anyway ({doc}`the page on data sampling <03_data_sampling>`). The private corrected method cannot weight clients by their sizes. With $\epsilon = 10$ and $M = 100$ that
+# often 1 or far off anyway ({doc}`the page on data sampling <03_data_sampling>`). On MNIST dealt disjointly, privacy even seems to help FedSTaS as written: at $\epsilon = 3$ and $M = 100$ it ends {glue:text}`ch5_privacy_seems` higher with privacy than without. But this comes from the cap: ten sizes
+# below 100 add up to less than 1,000, so the rate $2048/\tilde n$ is usually capped at 1 and participants train on all their data, as FedSTS does, with which it ties. The private corrected method cannot weight clients by their sizes. With $\epsilon = 10$ and $M = 100$ that
 # changes its accuracy by {glue:text}`ch5_privacy_corrected` points.
 #
 # ## Which part does it?
@@ -1172,7 +1256,7 @@ glue_values("ch5", live_again=ch05.describe_repeated_runs(live, disjoint))
 # ## What we learned
 #
 # - The accuracy of single runs cannot tell whose code made them, because plain MD passes nearly the same tests.
-# - One run of each method cannot rank FedSTaS and FedSTS. Over {glue:text}`ch5_seeds` paired seeds the lead vanishes as written, and as coded it is made by the weights.
+# - One run of each method cannot rank FedSTaS and FedSTS. Over {glue:text}`ch5_seeds` paired seeds FedSTaS as written has no lead with equal sizes and ends below FedSTS when the data are dealt disjointly; as coded its lead is made by the weights.
 # - A metric is a choice of weights, and the printed order depends on it.
 # - On MNIST dealt disjointly, correct weights alone leave FedSTaS below MD after 99 rounds. With draws that follow the clients' sizes as well, it ends above MD, at the paper's learning rate and
 #   with more bytes.

@@ -135,7 +135,7 @@ class Verdicts:
             cells = (
                 f"{claim.statement} *{claim.paper.capitalize()}, {claim.place}*",
                 ledger.format_value(claim.printed),
-                ledger.format_ours(evidence) or "–",
+                f"{ledger.format_ours(evidence) or '–'} {ledger.meaning(claim, evidence)}".strip(),
                 f"**{evidence.verdict}**"
                 + (f"; on a substitute: {evidence.substitute}" if evidence.substitute else "")
                 + (f"; as coded: {evidence.coded}" if evidence.coded else ""),
@@ -406,6 +406,26 @@ def summarise_spread(**groups: pd.Series) -> dict[str, float]:
         summary |= {f"{key}_sd": values.std(), f"{key}_n": len(values)}
         summary |= {f"{key}_low": values.min(), f"{key}_high": values.max()}
     return summary
+
+
+def leads_of_single_runs(
+    frame: pd.DataFrame, first: str, second: str, at: int, published: float
+) -> dict[str, float]:
+    """Compare a published lead at a round with those of one run over another of ours, under the clients' class shares.
+
+    Returns:
+        With keys as `lead_40`: the mean lead of `first` over `second` at round `at` in points, and `lead_40_sd`, the
+        standard deviation of the difference of two independent runs; `lead_40_share` is the share of all pairs of runs
+        of different seeds with a lead of at least the published one.
+    """
+    wide = 100 * frame[frame["round"] == at].pivot(index="seed", columns="method", values=SHARES)
+    one, other = wide[[first, second]].dropna().to_numpy().T
+    leads = np.subtract.outer(one, other)[~np.eye(len(one), dtype=bool)]
+    return {
+        f"lead_{at}": float(np.mean(one - other)),
+        f"lead_{at}_sd": float(np.sqrt(np.var(one, ddof=1) + np.var(other, ddof=1))),
+        f"lead_{at}_share": float(np.mean(leads >= published)),
+    }
 
 
 def count_levels_inside(
@@ -788,17 +808,10 @@ def tabulate_gains_by_setting(around: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["setting", "value", "corrected method against MD"])
 
 
-def setting_extremes(accuracies: pd.DataFrame) -> dict[str, float]:
-    """Return the least and the most accuracy of each setting in `accuracy_by_setting`, with keys as `least_steps`."""
-    means = accuracies.groupby("key")["mean"]
-    least = {f"least_{key}": value for key, value in means.min().items()}
-    return least | {f"most_{key}": value for key, value in means.max().items()}
-
-
-def tabulate_batch_sizes(
+def select_by_batch(
     batches: pd.DataFrame, around: pd.DataFrame, least_variance: tables.RecordedSweep
-) -> pd.DataFrame:
-    """Tabulate the final accuracy by the batch size.
+) -> dict[int, pd.DataFrame]:
+    """Return the runs of each batch size, at the same methods and seeds.
 
     Args:
         batches: the runs with other batches than 128.
@@ -819,8 +832,13 @@ def tabulate_batch_sizes(
     by_size = {
         b: batches[batches["variant"] == Variant.of(batch=b)] for b in experiments.BATCH_SIZES
     }
+    return dict(sorted((by_size | {128: usual}).items()))
+
+
+def tabulate_batch_sizes(by_batch: dict[int, pd.DataFrame]) -> pd.DataFrame:
+    """Tabulate the final accuracy by the batch size, of the runs that `select_by_batch` returns."""
     rows, others = [], experiments.BATCH_SIZE_METHODS[1:]
-    for b, part in sorted((by_size | {128: usual}).items()):
+    for b, part in by_batch.items():
         level = tables.summarise(part, GLOBAL).reindex(["md"])
         cells = [statistics.format_plus_minus(*level.loc["md", ["mean", "low", "high"]])]
         rows.append((str(b), *cells, *(tables.describe_gain(part, m, "md") for m in others)))
@@ -828,33 +846,41 @@ def tabulate_batch_sizes(
     return pd.DataFrame(rows, columns=heads)
 
 
-def tabulate_allocations(
-    optimal_data: tables.RecordedSweep, preprint: tables.RecordedSweep
-) -> tuple[pd.DataFrame, str]:
-    """Tabulate FedSTaS with n* allocated optimally against one rate for all clients, by partition, at the same seeds.
+def accuracy_change_by_batch(by_batch: dict[int, pd.DataFrame]) -> float:
+    """Return by how many points the batch size changes MD's accuracy or a difference to it, at most."""
+    rows = []
+    for part in by_batch.values():
+        means = tables.pivot_seeds(part, GLOBAL).mean()
+        rows.append((means - means["md"]).to_dict() | {"md": means["md"]})
+    changes = pd.DataFrame(rows)
+    return float((changes.max() - changes.min()).max())
 
-    Returns the table, and a note on the runs that are not recorded.
-    """
+
+def select_allocations(
+    optimal_data: tables.RecordedSweep, preprint: tables.RecordedSweep
+) -> dict[str, pd.DataFrame]:
+    """Return by partition the runs of FedSTaS with n* allocated optimally and with one rate for all, at the same seeds."""
     optimal, usual = optimal_data.frame, preprint.where(method="fedstas")
     usual = usual[usual["round"] % 9 == 0]
-    rows = []
-    for kind, name in PARTITIONS.items():
+    selected = {}
+    for kind in PARTITIONS:
         runs, baseline = (f[f["partition"] == kind] for f in (optimal, usual))
-        part = baseline
-        if len(runs):
-            part = pd.concat([runs, baseline[baseline["seed"].isin(runs["seed"])]])
-        gain = tables.describe_gain(part, experiments.OPTIMAL_DATA_METHOD, "fedstas")
-        rows.append(
-            (
-                name,
-                statistics.format_plus_minus(
-                    *statistics.mean_interval(tables.pivot_seeds(part, GLOBAL)["fedstas"])
-                ),
-                gain,
-            )
+        selected[kind] = (
+            pd.concat([runs, baseline[baseline["seed"].isin(runs["seed"])]])
+            if len(runs)
+            else baseline
         )
-    heads = ["partition", "FedSTaS (%)", "with optimal allocation"]
-    return pd.DataFrame(rows, columns=heads), optimal_data.note
+    return selected
+
+
+def tabulate_allocations(allocations: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Tabulate FedSTaS and what optimal allocation changes, by partition, of the runs of `select_allocations`."""
+    rows = []
+    for kind, part in allocations.items():
+        level = statistics.mean_interval(tables.pivot_seeds(part, GLOBAL)["fedstas"])
+        gain = tables.describe_gain(part, experiments.OPTIMAL_DATA_METHOD, "fedstas")
+        rows.append((PARTITIONS[kind], statistics.format_plus_minus(*level), gain))
+    return pd.DataFrame(rows, columns=["partition", "FedSTaS (%)", "with optimal allocation"])
 
 
 def add_rates(grid: tables.RecordedSweep) -> pd.DataFrame:
@@ -893,7 +919,13 @@ def tabulate_equal_sizes(
             gain = tables.describe_gain(pd.concat([part, md]), method, "md")
         mean = statistics.format_plus_minus(*accuracy.loc[method, ["mean", "low", "high"]])
         rows.append((METHOD_NAMES[method], rate, trial, mean, gain))
-    columns = ["method", "rate", "trial on one seed", "five other seeds (%)", "against MD"]
+    columns = [
+        "method",
+        "rate",
+        "trial on one seed: loss, accuracy",
+        "five other seeds (%)",
+        "against MD",
+    ]
     missing = " ".join(dict.fromkeys(g.note for g in (rates, five) if g.note))
     return pd.DataFrame(rows, columns=columns), missing
 
