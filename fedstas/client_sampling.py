@@ -68,8 +68,8 @@ class View(Protocol):
     def label_counts(self, epsilon: float | None = None) -> np.ndarray:
         """How many examples of each class every client holds, float [N, classes].
 
-        With `epsilon` each client adds Laplace noise once (`privacy.noisy_counts`); the unit is one example, added or
-        removed.
+        With `epsilon` each client adds Laplace noise once in a run, and repeats its first answer whenever it is asked
+        again, also if its data have changed (`privacy.noisy_counts`). The unit is one example, added or removed.
         """
 
     def norms(self) -> np.ndarray:
@@ -101,7 +101,7 @@ class View(Protocol):
     def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
         """Return randomised responses of these clients on their sizes, int [m] (`privacy.report`).
 
-        `memoised`: a client repeats its first response in all rounds.
+        `memoised`: a client repeats its first response in all rounds, also if its size has changed.
         """
 
 

@@ -121,6 +121,7 @@ class Cohorts:
         self._rates = np.zeros(0)  # of the cohort's participants
         self._view = _LoopView(self.method.name, self.seed)
         self._set_clients(sizes, m)
+        self._view.keys, self._view.next_key = _first_keys(self.sizes), len(self.sizes)
 
     def __repr__(self) -> str:
         return f"Cohorts({self.method.name!r}, {len(self.sizes)} clients, m={self.m}, round {self.round})"
@@ -293,6 +294,12 @@ class Cohorts:
         Strata are made anew in the next round, so that clients are asked again. Their last updates stay, and what else a
         design knows of each of them. A cohort that is not yet reported is forgotten.
 
+        Private answers cost one epsilon all the same: a client that has sent label counts with noise, or a memoised
+        report of its size, repeats that answer for as long as it keeps its number, also if its data have changed since
+        and while it has the size 0. A new client has noise of its own, which no client had before. So a client that
+        left and comes back as a new one pays a further epsilon: keep its number, with the size 0, to avoid that.
+        Reports that are not memoised are new in each round, and each costs a further epsilon.
+
         Args:
             sizes: of all clients from now on.
             m: participants of a round from now on; by default as many as before.
@@ -316,11 +323,16 @@ class Cohorts:
                 f"clients are {format_value(clients)}: for each of the {len(new)} sizes give the client's number "
                 "before, none twice, or None for a new client"
             )
-        rows = self._view.numbers.tolist()  # the clients of the memory's rows
+        view = self._view
+        is_new = np.array([k is None for k in clients])
+        keys = np.array([-1 if k is None else view.keys[k] for k in clients], dtype=np.int64)
+        keys[is_new] = view.next_key + np.arange(is_new.sum())
+        rows = view.numbers.tolist()  # the clients of the memory's rows
         self._set_clients(new, self.m if m is None else m)
+        view.keys, view.next_key = keys, view.next_key + int(is_new.sum())
         # Rows are of clients with examples alone. New clients are named -1, which no row is of.
-        now = [-1 if clients[k] is None else int(clients[k]) for k in self._view.numbers]
-        self._view.memory.move_clients(rows, now)
+        now = [-1 if clients[k] is None else int(clients[k]) for k in view.numbers]
+        view.memory.move_clients(rows, now)
         self._drawn, self._reported = None, True
 
     def state_dict(self) -> dict[str, Any]:
@@ -339,8 +351,11 @@ class Cohorts:
             "round": self.round,
             "reported": self._reported,
             "has_asked_for_updates": view.has_asked_for_updates,
+            "keys": view.keys.tolist(),
+            "next_key": view.next_key,
         }
         values = {"memory": view.memory, "cohort": self._drawn, "rates": self._rates}
+        values |= {"first_answers": view.first_answers}
         return plain | {name: to_plain(each, classes, _store) for name, each in values.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -374,12 +389,23 @@ class Cohorts:
             )
             asked, t, reported = (state[k] for k in ("has_asked_for_updates", "round", "reported"))
             t = check_int("the round of the state", t, 0)
+            # Earlier versions kept no keys: there a client's key was its place.
+            keys = as_int_array("keys", state.get("keys", _first_keys(self.sizes)))
+            next_key = check_int(
+                "next_key", state.get("next_key", len(self.sizes)), len(self.sizes)
+            )
+            stored = state.get("first_answers", {"dict": []})
+            first_answers = from_plain(stored, (), {"array": _restore})
+            if len(keys) != len(self.sizes):
+                raise ValueError(f"{len(keys)} keys of {len(self.sizes)} clients")
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"the state is damaged ({type(error).__name__}: {error})") from None
         self._view.memory, self._drawn, self._rates = memory, cohort, rates
         self._view.has_asked_for_updates, self.round, self._reported = asked, t, reported
+        self._view.keys, self._view.next_key = keys, next_key
+        self._view.first_answers = first_answers
 
     def _set_clients(self, sizes, m: int) -> None:
         """Set the clients' sizes and the number of participants; `InputError` if they do not fit."""
@@ -443,18 +469,37 @@ class _LoopView(ServerView):
     Args:
         method: its name, for messages.
         seed: of the signs of sketches, and of reports.
+
+    Attributes:
+        keys: the `client_key` of each client of the loop, int [N]; it stays with its client, and is never given again.
+        next_key: the key of the next new client.
+        first_answers: the private answers so far, by question and key, which are repeated.
     """
+
+    keys: np.ndarray
+    next_key: int
 
     def __init__(self, method: str, seed: int):
         self.memory, self._name, self._seed = Memory(), method, seed
         self.round = 0
         self.has_asked_for_updates = False
+        self.first_answers: dict[tuple[str, int], Any] = {}
         self.end()  # there are no arguments of `sample` yet
 
     def set_clients(self, sizes: np.ndarray, numbers: np.ndarray) -> None:
         """Set the clients' sizes [N] and the numbers of those with examples."""
         self.sizes, self.numbers, self.clients = sizes[numbers], numbers, len(numbers)
         self.total, self._all = int(sizes.sum()), len(sizes)
+
+    def client_key(self, client: int) -> int:
+        """See `ServerView`."""
+        return int(self.keys[self.numbers[client]])
+
+    def _repeat_first(self, question: str, places, answers) -> list:
+        """Return the first answer of each of these clients to a question; these are the `answers` of who has none yet."""
+        keys = [(question, self.client_key(int(place))) for place in places]
+        pairs = zip(keys, answers, strict=True)
+        return [self.first_answers.setdefault(key, answer) for key, answer in pairs]
 
     def begin(self, t: int, answers: dict[str, Any], output_bias) -> None:
         """Start round t with the arguments of `sample`."""
@@ -575,8 +620,19 @@ class _LoopView(ServerView):
         return np.stack([*vectors]).astype(np.float32)
 
     def label_counts(self, epsilon: float | None = None) -> np.ndarray:
-        """See `View`."""
-        return self.count_labels(self._label_counts(), epsilon)
+        """See `View`; `InputError` if private counts have other classes than the answers that they would repeat."""
+        counts = self.count_labels(self._label_counts(), epsilon)
+        if epsilon is None:
+            return counts
+        question = f"label counts, epsilon {float(epsilon)!r}"
+        classes = counts.shape[1]
+        for (asked, _), answer in self.first_answers.items():
+            if asked == question and len(answer) != classes:
+                raise InputError(
+                    f"label counts are of {classes} classes, and those that clients have sent with noise, which they "
+                    f"repeat, of {len(answer)}: give counts of as many classes, with 0 for a class without examples"
+                )
+        return np.array(self._repeat_first(question, range(self.clients), counts))
 
     def _label_counts(self) -> list[np.ndarray]:
         """Return the label counts that each client answers; `InputError` if they are its labels instead."""
@@ -661,9 +717,13 @@ class _LoopView(ServerView):
 
     def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
         """See `View`; they are drawn here, from the sizes that the loop knows."""
-        return self.report_sizes(
+        reports = self.report_sizes(
             clients, self.sizes, size_cap=size_cap, alpha=alpha, memoised=memoised
         )
+        if not memoised:
+            return reports
+        question = f"report, size_cap {int(size_cap)}, alpha {float(alpha)!r}"
+        return np.array(self._repeat_first(question, clients, reports.tolist()), dtype=np.int64)
 
 
 def _get_method(method, settings: dict[str, Any]) -> Method:
@@ -729,6 +789,13 @@ def _sizes(sizes) -> np.ndarray:
             f"sizes are {format_value(sizes)}: give how many examples each client has, as [len(y) for x, y in data]"
         )
     return check_sizes(sizes)
+
+
+def _first_keys(sizes: np.ndarray) -> np.ndarray:
+    """Return the keys of the first clients, int [N]: the place among those with examples, then who has none."""
+    keys = np.empty(len(sizes), dtype=np.int64)
+    keys[np.argsort(sizes == 0, kind="stable")] = np.arange(len(sizes))
+    return keys
 
 
 def _are_numbers(values) -> bool:

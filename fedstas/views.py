@@ -61,6 +61,13 @@ class ServerView:
         """What this design remembers: its declared `State`, made at first use."""
         return states.state_of(self.memory.designs, design)
 
+    def client_key(self, client: int) -> int:
+        """Return the number that the random streams of a client's noise and reports have.
+
+        It is the client's number, unless clients come and go: then no two clients of a run ever have the same key.
+        """
+        return client
+
     def draw(self, design: ClientDesign, m: int) -> Cohort:
         """Draw the cohort of the round."""
         return draw_cohort(design, self, m, stream(self._seed, "clients", self.round))  # type: ignore[arg-type]
@@ -92,7 +99,8 @@ class ServerView:
         answers = np.concatenate(parts)
         if epsilon is not None:
             what = f"noise of sketches, {size}, {clip!r}, {epsilon!r}, {delta!r}"
-            rngs = (stream(self._seed, what, k, self.round) for k in range(self.clients))
+            keys = map(self.client_key, range(self.clients))
+            rngs = (stream(self._seed, what, key, self.round) for key in keys)
             pairs = zip(answers, rngs, strict=True)
             answers = np.stack(
                 [privacy.noisy_sketch(x, clip, epsilon, delta, rng) for x, rng in pairs]
@@ -110,12 +118,17 @@ class ServerView:
         return parts
 
     def count_labels(self, counts: Iterable[np.ndarray], epsilon: float | None) -> np.ndarray:
-        """Return the clients' label counts, each [classes], with the noise of `View.label_counts`; float [N, classes]."""
+        """Return the clients' label counts, each [classes], with the noise of `View.label_counts`; float [N, classes].
+
+        The noise depends on `client_key` and epsilon alone, so that it is the same whenever a client is asked. Where the
+        counts may change in between, the first answer must be repeated instead: the same noise on other counts reveals
+        by how much they changed.
+        """
         if epsilon is not None:
             # A stream for each epsilon: the same noise at two scales would reveal the counts.
             what = f"label counts, epsilon {epsilon!r}"
             counts = [
-                privacy.noisy_counts(each, epsilon, stream(self._seed, what, k))
+                privacy.noisy_counts(each, epsilon, stream(self._seed, what, self.client_key(k)))
                 for k, each in enumerate(counts)
             ]
         return np.array([*counts], dtype=np.float64)
@@ -125,12 +138,13 @@ class ServerView:
     ) -> np.ndarray:
         """Return randomised responses of these clients on their sizes [N], as `View.reports` has them, int [m].
 
-        The random numbers of a memoised report depend on the client alone, so that it is the same in every round; those
-        of another one depend on the round and on the client's place in the cohort, `slot`.
+        The random numbers of a memoised report depend on `client_key` alone, so that it is the same in every round; those
+        of another one depend on the round and on the client's place in the cohort, `slot`. Where sizes may change, a
+        memoised report must be stored and repeated instead: the same random numbers with another size may reveal both.
         """
         answers = []
         for slot, k in enumerate(clients):
-            ids = (k,) if memoised else (self.round, slot)
+            ids = (self.client_key(int(k)),) if memoised else (self.round, slot)
             rng = stream(self._seed, "memoised report" if memoised else "report", *ids)
             answers.append(privacy.report(sizes[k], size_cap=size_cap, alpha=alpha, rng=rng))
         return np.array(answers)

@@ -18,13 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedstas
-from fedstas import Cohorts, engine, methods, models, partition, simulation, tasks
+from fedstas import Cohorts, engine, methods, models, partition, privacy, simulation, tasks
 from fedstas.aggregation import Average
 from fedstas.biased import PowerOfChoice
 from fedstas.client_sampling import Cohort, Uniform
 from fedstas.clustered import Clustered
 from fedstas.errors import InputError
 from fedstas.nonresponse import reweight
+from fedstas.streams import stream
 
 ROOT = Path(__file__).resolve().parents[1]
 N, D, M = 12, 80, 4
@@ -332,6 +333,97 @@ def test_resize_moves_last_updates_with_their_clients():
             chooser.resize([1, 2, 3, 4], clients=clients)
     with pytest.raises(InputError, match="5 clients per round are more than the 4"):
         Cohorts("fedavg", sizes=SIZES, m=M).resize([1, 2, 3, 4], m=5)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """All clients take part; what they answered privately, in order, is in `tables` and `reports`."""
+
+    tables: ClassVar[list] = []
+    reports: ClassVar[list] = []
+
+    def draw(self, view, m, rng):
+        clients = np.arange(view.clients)
+        self.tables.append(view.label_counts(epsilon=0.5))
+        options = {"size_cap": 50, "alpha": 0.3, "memoised": True}
+        self.reports.append(view.reports(clients, **options).tolist())
+        return Cohort(clients, np.full(len(clients), 1 / len(clients)))
+
+
+@pytest.fixture
+def ask():
+    """Return a function of `Cohorts` and label counts: the private counts, and memoised reports, of the next round."""
+
+    def answer(chooser: Cohorts, labels) -> tuple[np.ndarray, list[int]]:
+        chooser.sample(labels=labels)
+        return Asking.tables[-1], Asking.reports[-1]
+
+    yield answer
+    Asking.tables.clear()
+    Asking.reports.clear()
+
+
+def test_private_answers_of_a_loop_that_is_not_resized_have_the_streams_of_places(ask):
+    sizes = [0, 4, 0, 9]
+    noisy, reports = ask(Cohorts(Asking(), sizes=sizes, m=2, seed=3), np.eye(4) * sizes)
+    for place, k in enumerate([1, 3]):
+        rng = stream(3, "label counts, epsilon 0.5", place)
+        np.testing.assert_array_equal(
+            noisy[place], privacy.noisy_counts((np.eye(4) * sizes)[k].astype(int), 0.5, rng)
+        )
+        rng = stream(3, "memoised report", place)
+        assert reports[place] == privacy.report(sizes[k], size_cap=50, alpha=0.3, rng=rng)
+
+
+def test_after_resize_no_client_has_the_noise_or_the_coin_of_another(ask):
+    chooser = Cohorts(Asking(), sizes=[20] * 30, m=30)
+    counts = np.tile([12, 8], (30, 1))
+    noisy, reports = ask(chooser, counts)
+    chooser.resize([20] * 30, clients=[*range(1, 30), None])
+    again, repeated = ask(chooser, counts)
+    np.testing.assert_array_equal(again[:-1], noisy[1:])  # whoever stays repeats its answer
+    assert repeated[:-1] == reports[1:]
+    assert not np.isin(again[-1], noisy).any()  # and who is new has noise that nobody had
+    chooser.resize([20] * 31, clients=[*range(29), None, None])
+    last, _ = ask(chooser, np.tile([12, 8], (31, 1)))
+    assert len(np.unique(np.concatenate([noisy, again[-1:], last[-2:]]))) == 2 * 33
+
+
+def test_a_client_repeats_its_private_answers_when_its_data_have_changed(ask):
+    chooser = Cohorts(Asking(), sizes=[20] * 30, m=30)
+    noisy, reports = ask(chooser, np.tile([12, 8], (30, 1)))
+    more = np.tile([13, 8], (30, 1))
+    np.testing.assert_array_equal(ask(chooser, more)[0], noisy)  # without resize, too
+    chooser.resize([0] + [21] * 29, m=29)
+    resumed = Cohorts(Asking(), sizes=chooser.sizes, m=29)
+    resumed.load_state_dict(json.loads(json.dumps(chooser.state_dict())))
+    for each in (chooser, resumed):
+        again, repeated = ask(each, more)
+        np.testing.assert_array_equal(again, noisy[1:])
+        assert repeated == reports[1:]
+        each.resize([40] * 30 + [5], m=30)  # client 0 is back
+        again, repeated = ask(each, np.tile([30, 10], (31, 1)))
+        np.testing.assert_array_equal(again[:30], noisy)
+        assert repeated[:30] == reports
+        with pytest.raises(
+            InputError, match=r"of 3 classes, and those that clients have sent .* of 2"
+        ):
+            each.sample(labels=np.ones((31, 3)))
+
+
+def test_a_state_of_a_version_without_keys_is_loaded(ask):
+    chooser = Cohorts(Asking(), sizes=[0, 20, 20], m=2)
+    noisy, reports = ask(chooser, np.full((3, 2), 10))
+    state = chooser.state_dict()
+    for name in ("keys", "next_key", "first_answers"):
+        del state[name]
+    resumed = Cohorts(Asking(), sizes=[0, 20, 20], m=2)
+    resumed.load_state_dict(state)
+    again, repeated = ask(resumed, np.full((3, 2), 10))
+    np.testing.assert_array_equal(again, noisy)
+    assert repeated == reports
+    with pytest.raises(InputError, match=r"the state is damaged .* 1 keys of 3 clients"):
+        resumed.load_state_dict(state | {"keys": [0]})
 
 
 @pytest.mark.parametrize("clients", [3, np.array(3), 2.5, "123", {1: 1, 2: 2, 3: 3}])
