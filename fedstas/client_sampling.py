@@ -84,6 +84,10 @@ class View(Protocol):
     def last_updates(self) -> np.ndarray:
         """Return the update that each client sent when it last took part, [N, P]; zero if it never did."""
 
+    def last_respondents(self) -> np.ndarray | None:
+        """Return who sent an update in the last round, bool [N]: participants may be silent, and their last updates are
+        then older ones. None where it is not known, as before the first round."""
+
     def class_updates(self) -> np.ndarray:
         """Of the last updates what concerns each class, float32 [N, classes]: the entries of the last layer's bias, or
         without a bias the means of its weights."""

@@ -202,6 +202,8 @@ class Cohorts:
         self._drawn = Cohort(clients, drawn.weights, drawn.strata, drawn.per_example)
         self._rates = np.asarray(rates, dtype=np.float64)
         self._reported = not len(clients)  # nothing is to be reported of an empty cohort
+        if self._reported and view.has_asked_for_updates:
+            view.receive([], [])
         return copy.deepcopy(self._drawn)
 
     def examples(self, cohort: Cohort) -> list[np.ndarray]:
@@ -261,9 +263,11 @@ class Cohorts:
                 )
             if self._view.has_asked_for_updates:
                 vectors[position] = _as_vector(name, pieces)
-        # The view numbers the clients with examples alone: the place of each in the ascending `numbers`.
-        senders = drawn.clients[[*vectors]].astype(np.int64)
-        self._view.receive(np.searchsorted(self._view.numbers, senders), [*vectors.values()])
+        if self._view.has_asked_for_updates:
+            # The view numbers the clients with examples alone: the place of each in the ascending `numbers`.
+            senders = drawn.clients[[*vectors]].astype(np.int64)
+            places = np.searchsorted(self._view.numbers, senders)
+            self._view.receive(places, [*vectors.values()])
         self._reported = True
         if not answered.any():
             return np.zeros(len(answered))
@@ -684,8 +688,13 @@ class _LoopView(ServerView):
         last = self.memory.last_updates
         return np.zeros((self.clients, 1), dtype=np.float32) if last is None else last
 
+    def last_respondents(self) -> np.ndarray | None:
+        """See `View`. From now on each round must be reported."""
+        self.has_asked_for_updates = True
+        return super().last_respondents()
+
     def receive(self, places, updates) -> None:
-        """Store the participants' updates, if the design has asked for last updates (otherwise none are handed over).
+        """Store who sent updates, and the updates: of a design that has asked for last updates or last respondents.
 
         The array of last updates is made of the first ones, from which their length is known.
         """

@@ -116,7 +116,8 @@ class KVib:
 
     pi_k is a weighted mean of two probabilities: m / N with weight `mix` (their theta, which is (N / (T m))^(1/3) for T
     rounds), and one that is proportional to the root of gamma plus the client's sum of |omega_k u_k|^2 / pi_k over its
-    participations. gamma is G^2 N / (mix m), where G is the largest |omega_k u_k| of the first cohort.
+    participations. gamma is G^2 N / (mix m), where G is the largest |omega_k u_k| of the first cohort. Who is drawn and
+    does not answer adds nothing.
     """
 
     State: ClassVar[type] = KVibState
@@ -128,8 +129,10 @@ class KVib:
         omega, state = sizes / sizes.sum(), view.state_of(self)
 
         def learn() -> Scores:
-            """Add the updates of the last cohort to the scores, and compute the new probabilities."""
-            last, cohort = state.scores.value, state.cohort
+            """Add the updates of those of the last cohort who answered to the scores, and compute the new probabilities."""
+            last, cohort, respondents = state.scores.value, state.cohort, view.last_respondents()
+            if respondents is not None:
+                cohort = cohort[respondents[cohort]]
             sums, gamma = (
                 (np.zeros(len(omega)), 0.0) if last is None else (last.sums.copy(), last.gamma)
             )

@@ -1,7 +1,7 @@
 """Clusters of clients by the label entropy that their updates show: HiCS-FL (Chen and Vikalo, NeurIPS 2024,
 arXiv:2310.00198)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -35,17 +35,20 @@ class EntropyClusters:
 
 @dataclass
 class LabelEntropyState:
-    """The clusters, renewed in each round, and whether a client has taken part, bool [N]."""
+    """The clusters, renewed in each round, whether a client had sent an update before the last round, bool [N], and the
+    `cohort` of the last draw, int [m]."""
 
     clusters: Renewed[EntropyClusters] = renewed()
     has_taken_part: np.ndarray | None = per_client()
+    cohort: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
 
 
 @config
 class LabelEntropy:
     """Draw m distinct clients from clusters, first of high label entropy and later of any; weights 1/m. Biased.
 
-    Clients that have sent no update go first, in a random order. From then on m clusters are formed by the
+    Clients that have sent no update go first, in a random order; who is drawn and does not answer goes first again, so
+    that no clusters are formed while a client never answers. From then on m clusters are formed by the
     output-layer updates that the server has (`View.class_updates`; nothing is asked): by Ward's method, where a client
     is the point of its distances to all clients, and a distance is the angle of two updates plus `entropy_weight` times
     the difference of their entropies (`softmax_entropy`). Each participant is drawn uniformly from a cluster that is
@@ -87,17 +90,19 @@ class LabelEntropy:
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m, state = check_participants(m, view.clients), view.state_of(self)
-        before = (
-            np.zeros(view.clients, bool) if state.has_taken_part is None else state.has_taken_part
-        )
-        seen = before | view.class_updates().any(axis=1)
+        respondents, everyone = view.last_respondents(), np.arange(view.clients)
+        if respondents is None:  # all who were drawn count as having answered
+            respondents = np.isin(everyone, state.cohort)
+        before = False if state.has_taken_part is None else state.has_taken_part
+        state.has_taken_part = before | respondents
+        seen = state.has_taken_part | view.class_updates().any(axis=1)
         if seen.all() and view.clients > 1:
             clusters = state.clusters.get(view.round, 1, lambda: self.clusters(view, m))
             chosen = self._draw_from(clusters, view.round, m, rng)
         else:
             order = rng.permutation(view.clients)
             chosen = order[np.argsort(seen[order], kind="stable")][:m]
-        state.has_taken_part = before | np.isin(np.arange(view.clients), chosen)
+        state.cohort = chosen
         return Cohort(chosen, np.full(m, 1 / m))
 
     def _draw_from(self, clusters: EntropyClusters, t: int, m: int, rng) -> np.ndarray:

@@ -25,11 +25,13 @@ class Memory:
     """What a server carries from round to round for its designs.
 
     `designs`: the states of designs, by state class. `last_updates`: each client's last update, float32 [N, P], kept from
-    the first time that a design asks for them.
+    the first time that a design asks for them. `respondents`: who sent an update in the last round, bool [N]; None while
+    that is not known.
     """
 
     designs: dict[type, Any] = field(default_factory=dict)
     last_updates: np.ndarray | None = states.per_client()
+    respondents: np.ndarray | None = states.per_client()
 
     def move_clients(self, before: Sequence[int], now: Sequence[int]) -> None:
         """Adapt the memory to other clients, as `state.move_clients` has it.
@@ -72,11 +74,17 @@ class ServerView:
         """Draw the cohort of the round."""
         return draw_cohort(design, self, m, stream(self._seed, "clients", self.round))  # type: ignore[arg-type]
 
+    def last_respondents(self) -> np.ndarray | None:
+        """See `View`."""
+        return self.memory.respondents
+
     def receive(self, clients, updates) -> None:
-        """Store the participants' updates, one array [P] each, if a design has asked for last updates.
+        """Store who sent updates in this round, perhaps nobody, and the updates, one array [P] each, if a design has asked
+        for last updates.
 
         Of a client that occurs twice, the later update is stored.
         """
+        self.memory.respondents = np.isin(np.arange(self.clients), clients)
         if self.memory.last_updates is not None:
             for k, update in zip(clients, updates, strict=True):
                 self.memory.last_updates[k] = update

@@ -106,6 +106,7 @@ class View:
         self._gradients = np.asarray(gradients, dtype=float)
         self.clients, self.round, self.requests, self.states = len(self._sizes), 1, 0, {}
         self.updates = np.zeros_like(self._gradients)  # each client's last
+        self.respondents = None  # not known
 
     @property
     def sizes(self):
@@ -138,6 +139,9 @@ class View:
 
     def last_updates(self):
         return self.updates
+
+    def last_respondents(self):
+        return self.respondents
 
     def state_of(self, design):
         return state_of(self.states, design)

@@ -8,15 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from fedstas import Cohorts, methods, simulation
 from fedstas.corrected import proportional_inclusion
 from fedstas.errors import InputError
 from fedstas.independent import (
     KVib,
+    KVibState,
     OptimalClientSampling,
     Poisson,
     approximate_inclusion,
     poisson_sample,
 )
+from fedstas.streams import stream
 
 SIZES = [5, 1, 20, 3, 8, 2]
 GRADIENTS = np.array([[1, 0], [0, 4], [2, 2], [0.1, 0], [3, -3], [0, 9]])
@@ -167,6 +170,50 @@ def test_k_vib_estimates_norms_from_the_updates_it_received(view):
     estimates[5] += omega[5] ** 2 * 9**2 / pi[5]
     expected = (1 - mix) * proportional_inclusion(np.sqrt(estimates + gamma), m) + mix * m / 6
     np.testing.assert_allclose(compute_inclusion(design, server, m), expected, rtol=1e-12)
+
+
+def test_k_vib_learns_nothing_of_who_does_not_answer():
+    sizes, updates = [4, 5, 6, 7], np.diag([1.0, 2, 3, 4])
+    silent = (
+        {0},
+        {*range(4)},
+        {1},
+        {0, 3},
+    )  # who does not answer, by round; in the second one nobody does
+    chooser, received, expected = Cohorts("k-vib", sizes=sizes, m=2), np.zeros(4), np.zeros(4)
+    state = chooser._view.state_of(chooser.method.clients)
+    for mute in silent:
+        cohort = chooser.sample()
+        expected = expected + received
+        np.testing.assert_allclose(state.scores.value.sums, expected, rtol=1e-6)
+        answers = [k for k in cohort.clients.tolist() if k not in mute]
+        chooser.report(cohort, {k: updates[k] for k in answers})
+        received = np.zeros(4)
+        omega = np.array(sizes)[answers] / sum(sizes)
+        received[answers] = (omega * (1 + np.array(answers))) ** 2 / state.scores.value.pi[answers]
+    assert expected.any()
+
+
+def test_k_vib_learns_in_the_simulator_of_who_answers_only(digits, federation):
+    method, options = methods.get("k-vib"), {"clients_per_round": 6, "seed": 1, "drop": 0.6}
+    history = simulation.run(digits, federation, method, rounds=6, **options)
+    server, clients = history.state.server, federation.with_data
+    answered = np.zeros((7, len(clients)), dtype=bool)
+    for t, cohort in enumerate(history.cohorts, 1):
+        online = stream(1, "answers", t).random(len(clients)) >= 0.6
+        answered[t] = online & np.isin(clients, cohort)
+    np.testing.assert_array_equal(server.respondents, answered[6])
+    # The updates of the last round are not among the scores yet.
+    times, sums = answered[:6].sum(0), server.designs[KVibState].scores.value.sums
+    np.testing.assert_array_equal(sums == 0, times == 0)
+    once = (times == 1) & ~answered[6]
+    assert once.sum() > 2
+    sizes = np.array([len(federation.shards[k]) for k in clients])
+    squares = np.square(server.last_updates[once].astype(float)).sum(1)
+    squares *= (sizes[once] / sizes.sum()) ** 2
+    # Added once, over a probability of at most 1 and at least mix times m / N.
+    assert (sums[once] >= squares * (1 - 1e-9)).all()
+    assert (sums[once] <= squares / (0.4 * 6 / len(clients)) * (1 + 1e-9)).all()
 
 
 def test_clients_without_gradient_are_not_drawn(view):

@@ -8,9 +8,10 @@ import torch
 from scipy.stats import spearmanr
 from test_simulation import assert_same_histories
 
-from fedstas import methods, simulation
-from fedstas.label_entropy import LabelEntropy, softmax_entropy
+from fedstas import Cohorts, methods, simulation
+from fedstas.label_entropy import LabelEntropy, LabelEntropyState, softmax_entropy
 from fedstas.sim import audit, models, one_round
+from fedstas.streams import stream
 
 # Two clients of one class each, of the same kind, and three of more even data.
 UPDATES = np.array([[1, -1, 0], [1, -0.9, 0], [0.02, 0, 0], [0, 0.02, 0], [0, 0, 0.02]]) / 10
@@ -74,6 +75,46 @@ def test_clients_without_an_update_go_first_in_a_random_order(server):
         assert {*range(5)} - {*draws[0], *draws[1]} <= {*draws[2]} and len(draws[2]) == 2
         orders.add(tuple(draws[0]))
     assert len(orders) > 10  # of the 20 ordered pairs of five clients
+
+
+def test_a_silent_client_goes_first_again_until_it_answers():
+    classes, n = 3, 5
+    updates = np.eye(classes)[np.arange(n) % classes]
+    chooser = Cohorts("hics-fl", sizes=[4] * n, m=2, seed=1)
+    view, answered, silent = chooser._view, set(), 4
+
+    def play(mute) -> list[int]:
+        cohort = chooser.sample(output_bias=slice(-classes, None))
+        answers = {int(k): updates[k] for k in cohort.clients if k != mute}
+        chooser.report(cohort, answers)
+        answered.update(answers)
+        return cohort.clients.tolist()
+
+    state = view.state_of(chooser.method.clients)
+    for _ in range(8):
+        waiting = {*range(n)} - answered
+        drawn = play(silent)
+        assert len(waiting & {*drawn}) == min(2, len(waiting))
+    assert answered == {*range(n)} - {silent} and silent in drawn
+    assert state.clusters.round is None
+    assert silent in play(None) and state.clusters.round is None
+    play(None)
+    assert state.clusters.round == chooser.round == 10
+
+
+def test_clusters_of_the_simulator_wait_for_who_did_not_answer(digits, federation):
+    options, method = {"clients_per_round": 7, "seed": 0}, methods.get("hics-fl", horizon=7)
+    history = simulation.run(digits, federation, method, rounds=7, drop=0.5, **options)
+    server, clients = history.state.server, federation.with_data
+    state = server.designs[LabelEntropyState]
+    answered = np.zeros((8, len(clients)), dtype=bool)
+    for t, cohort in enumerate(history.cohorts, 1):
+        online = stream(0, "answers", t).random(len(clients)) >= 0.5
+        answered[t] = online & np.isin(clients, cohort)
+    np.testing.assert_array_equal(state.has_taken_part, answered[:7].any(0))
+    np.testing.assert_array_equal(server.respondents, answered[7])
+    assert np.isin(clients, np.concatenate(history.cohorts[:6])).all()  # all were drawn
+    assert not state.has_taken_part.all() and state.clusters.round is None
 
 
 class ScriptedClusters:

@@ -95,6 +95,9 @@ class RandomView:
     def class_updates(self):
         return self.vectors[:, :3]
 
+    def last_respondents(self):
+        return None
+
     def output_gradients(self, share=1.0, cap=None):
         return self.vectors[:, :6]
 

@@ -36,6 +36,15 @@ BENCHES: dict = {  # name: (rounds before the one that is tested, arguments of i
 FALSE_ALARM = 1e-6  # probability that an unbiased design is called biased
 MIN_DRAWS = 250  # cohorts; with fewer, a bias can hardly be distinguished from chance
 ROUNDS = 5  # in which `secure` records a method's questions
+UNRECORDED = {
+    "clients",
+    "total",
+    "round",
+    "state_of",
+    "output_layer",
+    "sketch_vectors",
+    "last_respondents",
+}
 # Questions whose answers are vectors of single clients.
 VECTORS = {"gradients", "sketches", "output_gradients", "centres", "last_updates", "class_updates"}
 
@@ -52,7 +61,8 @@ class Finding:
 class RecordingView:
     """The view of a server that records in `questions` which of its attributes and methods a design uses.
 
-    Those that reveal nothing of a client (`clients`, `total`, `round`, `state_of`) are left out.
+    Those that reveal nothing of a client (`clients`, `total`, `round`, `state_of`), or only what every server sees
+    (`last_respondents`), are left out.
     """
 
     def __init__(self, server: Server):
@@ -61,7 +71,7 @@ class RecordingView:
     def __getattr__(self, name: str):
         """Return an attribute of the server, and record it as a question."""
         answer = getattr(self.server, name)
-        if name not in ("clients", "total", "round", "state_of", "output_layer", "sketch_vectors"):
+        if name not in UNRECORDED:
             self.questions[name] = None
         return answer
 

@@ -176,6 +176,7 @@ def view_at(state: State, design) -> Server:
     server = _CachingServer(state)
     if design == setup.method.clients:
         server.memory.designs = copy.deepcopy(state.memory.designs)
+        server.memory.respondents = state.memory.respondents
     elif state.round > 1:
         server.begin(1, state.start)
         design.draw(server, setup.m, stream(setup.seed, "one round, at w_0"))

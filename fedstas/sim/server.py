@@ -277,9 +277,11 @@ class Server(ServerView):
         return models.class_entries(self.module, self.last_updates(), self._classes)
 
     def receive(self, clients, updates: torch.Tensor) -> None:
-        """Store the participants' updates [m, P], if a design has asked for last updates."""
-        if self.memory.last_updates is not None:  # else they need not leave the device
-            super().receive(clients, updates.cpu().numpy())
+        """Store who sent updates [m, P], and the updates if a design has asked for last updates."""
+        # Else they need not leave the device.
+        super().receive(
+            clients, updates.cpu().numpy() if self.memory.last_updates is not None else ()
+        )
 
     @property
     def majority_labels(self) -> np.ndarray:

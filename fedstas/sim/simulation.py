@@ -572,8 +572,10 @@ def train_round(
         steps = example_weights.any(2).sum(1)
         # The learning rate times that number, for optimisers that normalise or correct.
         lengths = torch.from_numpy(local.lengths(steps, t)).to(params)
-    elif not remembers:  # an empty cohort: no update, unless the server has stored earlier ones
-        return params, drawn
+    else:
+        server.receive(cohort.clients, trained)  # nobody's
+        if not remembers:  # an empty cohort: no update, unless the server has stored earlier ones
+            return params, drawn
     if corrects:  # control variates are as large as models
         down = len(np.unique(drawn.clients)) * params.nbytes
         server.charge(examples=0, bytes_up=trained.nbytes, bytes_down=down)
