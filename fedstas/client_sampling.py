@@ -14,7 +14,7 @@ from fedstas.arrays import as_float_array, as_int_array, rescale
 from fedstas.compression import Squeezed
 from fedstas.config import bool_field, choice_field, config, float_field, int_field
 from fedstas.errors import InputError, check_int
-from fedstas.state import Renewed, renewed
+from fedstas.state import Renewed, one_draw, renewed
 from fedstas.stratification import (
     draw_kmeans_seed,
     restored_features,
@@ -175,7 +175,8 @@ class ClientDesign(Protocol):
                 turn.next += m
                 return Cohort(chosen, np.full(m, 1 / m))
 
-    `fedstas.state` says what a state may hold, and how a part of it is computed every so many rounds only.
+    `fedstas.state` says what a state may hold, and how a part of it is computed every so many rounds only. A design that
+    draws with two others, of one class and of different settings, gives one of them another class as `State`.
     """
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
@@ -201,7 +202,8 @@ def draw_cohort(design: ClientDesign, view: View, m: int, rng: np.random.Generat
     check_cohort_size(design, m, view.clients)
     with user_code.design_errors(design):
         try:
-            cohort = design.draw(view, m, rng)
+            with one_draw():
+                cohort = design.draw(view, m, rng)
         except AttributeError as error:
             # The object that lacks the attribute may be a part of the view that stands for it: views have `state_of`.
             if error.obj is not view and not hasattr(error.obj, "state_of"):

@@ -16,6 +16,17 @@ The class declares it as `State`, a dataclass whose fields have defaults, and ge
             turn.next += m
             return Cohort(chosen, np.full(m, 1 / m))
 
+A view has one state of each class. So a design that draws with two others, of one class and of different settings,
+cannot let both remember something: an `InputError` says so. Give one of them a state class of its own:
+
+    @dataclass
+    class OtherState(StrataState):
+        pass
+
+    @dataclass(frozen=True)
+    class OtherStratified(Stratified):
+        State = OtherState
+
 There are two kinds of fields. A field `strata: Renewed[Strata] = renewed()` holds a value that is computed once every so
 many rounds and is not modified in between. Any other field may change in every draw. `fedstas variance` and
 `fedstas audit` draw many cohorts of one round, and reset these other fields before each draw.
@@ -25,13 +36,21 @@ these, and dataclasses that their annotations name. `to_plain` converts them to 
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from fedstas.errors import InputError
 
 T = TypeVar("T")
+
+# While a design draws: the design, or part of it, that asked first for a state, by the states' id and state class.
+_first_owners: ContextVar[dict[tuple[int, type], Any] | None] = ContextVar(
+    "first_owners", default=None
+)
 
 
 @dataclass
@@ -77,12 +96,37 @@ def new_state(owner) -> Any:
 def state_of(states: dict[type, Any], owner) -> Any:
     """Return the state of a design from `states`; it is made and stored there at first use.
 
-    States are stored by their class, so that designs that declare the same class share one state.
+    States are stored by their class, so that designs that declare the same class share one state. `InputError` if two
+    designs of one class, whose settings differ, ask for it during one draw (see `one_draw`).
     """
-    kind = getattr(owner, "State", None)
+    kind: Any = getattr(owner, "State", None)
     if kind not in states:
-        states[kind] = new_state(owner)  # type: ignore[index]
-    return states[kind]  # type: ignore[index]
+        states[kind] = new_state(owner)
+    owners = _first_owners.get()
+    first = owner if owners is None else owners.setdefault((id(states), kind), owner)
+    if first is not owner and type(first) is type(owner):
+        before, now = (re.sub(r" at 0x[0-9a-fA-F]+", "", repr(each)) for each in (first, owner))
+        if before != now:
+            raise InputError(
+                f"{before} and {now} would remember one and the same {kind.__name__}: make one of them of a subclass, "
+                "whose State is another class"
+            )
+    return states[kind]
+
+
+@contextmanager
+def one_draw() -> Iterator[None]:
+    """Let no two designs of one class and of different settings share a state in this context, the draw of a cohort.
+
+    Settings are compared by `repr`, as a dataclass has it. Designs that draw one after another are not compared: they
+    may share a state on purpose.
+    """
+    token = None if _first_owners.get() is not None else _first_owners.set({})
+    try:
+        yield
+    finally:
+        if token is not None:
+            _first_owners.reset(token)
 
 
 def copy_draw_fields(states: dict[type, Any]) -> dict[type, dict[str, Any]]:

@@ -21,7 +21,7 @@ import fedstas
 from fedstas import Cohorts, engine, methods, models, partition, privacy, simulation, tasks
 from fedstas.aggregation import Average
 from fedstas.biased import PowerOfChoice
-from fedstas.client_sampling import Cohort, Uniform
+from fedstas.client_sampling import Cohort, StrataState, Stratified, Uniform
 from fedstas.clustered import Clustered
 from fedstas.errors import InputError
 from fedstas.nonresponse import reweight
@@ -484,6 +484,55 @@ def test_a_design_of_ones_own_runs_and_its_needs_are_read_from_its_code():
     assert clients == [8, 9, 10, 11]
     with pytest.raises(InputError, match="RoundRobin with other settings"):
         Cohorts(RoundRobin(2), sizes=SIZES, m=M).load_state_dict(chooser.state_dict())
+
+
+@dataclass
+class OtherStrataState(StrataState):
+    """A second state of strata."""
+
+
+@dataclass(frozen=True)
+class OtherStratified(Stratified):
+    State: ClassVar[type] = OtherStrataState
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Half of the cohort is drawn by each of two designs."""
+
+    first: Stratified
+    second: Stratified
+
+    def draw(self, view, m, rng):
+        halves = [part.draw(view, m // 2, rng) for part in (self.first, self.second)]
+        clients, weights = (
+            np.concatenate([getattr(each, name) for each in halves])
+            for name in ("clients", "weights")
+        )
+        return Cohort(clients, weights / 2)
+
+
+def test_two_parts_of_a_design_with_other_settings_do_not_share_a_state():
+    chooser = Cohorts(Halves(Stratified(2), Stratified(5)), sizes=SIZES, m=10)
+    with pytest.raises(
+        InputError,
+        match=r"Stratified\(strata=2, .* and Stratified\(strata=5, .* same StrataState: make one",
+    ):
+        chooser.sample(gradients=POINTS)
+    equal = Cohorts(Halves(Stratified(2), Stratified(2)), sizes=SIZES, m=10)
+    assert len(equal.sample(gradients=POINTS).clients) == 10
+    apart = Cohorts(Halves(Stratified(2), OtherStratified(5)), sizes=SIZES, m=10)
+    apart.sample(gradients=POINTS)
+    labels = [each.strata.value.labels for each in apart._view.memory.designs.values()]
+    assert [len(np.unique(each)) for each in labels] == [2, 5]
+    again = Cohorts(Halves(Stratified(2), OtherStratified(5)), sizes=SIZES, m=10)
+    again.load_state_dict(json.loads(json.dumps(apart.state_dict())))
+    assert again.state_dict() == apart.state_dict()
+
+
+def test_designs_that_draw_one_after_another_may_share_a_state():
+    view = Cohorts("md", sizes=SIZES, m=M)._view
+    assert view.state_of(Stratified(2)) is view.state_of(Stratified(5))
 
 
 @dataclass(frozen=True)
