@@ -14,11 +14,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fedstas import __version__, methods, user_code
+from fedstas import __version__, config, methods, user_code
 from fedstas.errors import Diverged, InputError, Interrupted, check_choice, suggestion
 
 DESIGNS = "md,fedavg-unbiased,clustered-size,clustered-similarity,fedsts,fedstas-unbiased,fedstas-least-variance"
-USER_DESIGN = "a file of your own, FILE.py or FILE.py:CLASS; with settings as in 'md lr=0.1'"
+USER_DESIGN = "a file of your own, FILE.py or FILE.py:CLASS; with settings as in 'fedsts strata=5'"
 PACKAGE_COMMANDS = ("run", "methods", "variance", "audit")
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -159,9 +159,9 @@ def run(
     options = {k: str(v) for k, v in locals().items() if k not in ("rounds", "out", "force")}
     settings = {key for name in methods.names() for key in methods.parameters(name)}
     overrides = {k: v for k, v in locals().items() if k in settings and v is not None}
+    parsed = methods.parse(method, **overrides)  # before torch is imported, which takes seconds
     from fedstas.sim import simulation, tasks
 
-    parsed = methods.parse(method, **overrides)
     if out is not None and (out.suffix != ".parquet" or out.is_dir()):
         raise InputError(f"--out {out}: the history is one file of parquet, so name it *.parquet")
     _check_writable(out)
@@ -185,8 +185,9 @@ def run(
         sizes=sizes,
     )
     count = len(federation.shards)
-    if strata is not None and strata > count:
-        raise InputError(f"strata is {strata}: it must not be above clients, here {count}")
+    chosen = (methods.split_spec(method)[1] | overrides).get("strata")
+    if isinstance(chosen, int | float) and chosen > count:
+        raise InputError(f"strata is {chosen}: it must not be above clients, here {count}")
     arguments: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}
     arguments |= {"seed": seed, "eval_every": eval_every, "device": device, "threads": threads}
     arguments |= {"average": _float_or_word(average), "drop": drop, "remedy": remedy}
@@ -382,14 +383,14 @@ def variance(
     ] = None,
 ) -> None:
     """Measure how far one round of each design is from all clients taking part, relative to MD sampling."""
+    compared = {name.strip(): _parse_compared(name) for name in designs.split(",")}
+    trained = methods.parse(method)
     import pandas as pd
     from tqdm import tqdm
 
     from fedstas.errors import check_int
     from fedstas.sim import one_round, tasks
 
-    compared = {name.strip(): methods.parse(name) for name in designs.split(",")}
-    trained = methods.parse(method)
     _check_writable(out)
     make_partition = _partition_maker(
         partition,
@@ -423,6 +424,20 @@ def variance(
     )
 
 
+def _parse_compared(spec: str) -> methods.Method:
+    """Return the method of a design that `variance` compares; `InputError` if a setting is one of training, which is
+    the same for all designs."""
+    method, (_, settings) = methods.parse(spec), methods.split_spec(spec)
+    of_designs = config.settings(method.clients) | config.settings(method.data)
+    for key in settings:
+        if key in (*methods.LOCAL, "server_rate") and key not in of_designs:
+            raise InputError(
+                f"{key} in --designs {spec.strip()!r} is of no use: all designs weight the same updates, so leave it "
+                "out, or set how clients train in --method"
+            )
+    return method
+
+
 @app.command()
 def audit(
     design: Annotated[
@@ -434,9 +449,10 @@ def audit(
 ) -> None:
     """Test a design on small federations: bias, weights, determinism, cost, extremes. Exit code 1 if a check
     fails; a biased design is reported, and fails only with --unbiased."""
+    audited = methods.parse(design)
     from fedstas.sim import audit as audits
 
-    findings = audits.audit(methods.parse(design), draws=draws, seed=seed)
+    findings = audits.audit(audited, draws=draws, seed=seed)
     for finding in findings:
         typer.echo(f"{finding.verdict:6} {finding.check:20} {finding.message}")
     verdicts = {finding.verdict for finding in findings}

@@ -725,18 +725,43 @@ def _check_settings_are_used(entry: Method, used: set[str], changed: dict) -> No
             raise InputError(f"{entry.name} does not use {key} {value!r} here: {why}")
 
 
-def parse(spec: str, **settings) -> Method:
-    """Return the method of a name or file and of its settings, as in `md lr=0.1` or `my_design.py power=0.5`."""
+def split_spec(spec: str) -> tuple[str, dict]:
+    """Split text as in `md lr=0.1` into the name of a method or file and its settings.
+
+    Raises:
+        InputError: there is no name, or a word after it is no setting or repeats one.
+    """
     try:
         name, *words = shlex.split(spec)
     except ValueError:
         raise InputError(f"{spec!r} names no method: write NAME KEY=VALUE ...") from None
+    settings = dict[str, Any]()
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
             raise InputError(f"{word!r} after {name} is no setting: write KEY=VALUE")
+        if key in settings:
+            raise InputError(f"{spec!r} has {key} twice: give it once")
         settings[key] = _parse_value(value)
-    return get(name, **settings)
+    return name, settings
+
+
+def parse(spec: str, **settings) -> Method:
+    """Return the method of a name or file and of its settings, as in `md lr=0.1` or `my_design.py power=0.5`.
+
+    Args:
+        spec: the name with settings.
+        settings: further ones.
+
+    Raises:
+        InputError: `spec` is no name with settings, repeats one, or `get` refuses them.
+    """
+    name, words = split_spec(spec)
+    for key in words:
+        if key in settings:
+            values = f"{words[key]!r} in {spec!r} and as {settings[key]!r} beside it"
+            raise InputError(f"{key} is given twice, as {values}: give it once")
+    return get(name, **words | settings)
 
 
 def _parse_value(text: str):

@@ -158,6 +158,19 @@ BAD = {
     "unknown partition": ("--partition circles", ["'circles'", "iid, dirichlet"]),
     "unknown parameter": ("--temperature 3", ["--temperature"]),
     "a setting of another method": ("--method md --strata 3", ["'strata'", "md", "steps"]),
+    "a setting as a word and as an option": (
+        "--method 'md lr=0.1' --lr 0.5",
+        ["lr is given twice, as 0.1 in 'md lr=0.1' and as 0.5 beside it: give it once"],
+    ),
+    "a setting as two words": ("--method 'md lr=1 lr=2'", ["'md lr=1 lr=2' has lr twice"]),
+    "more strata than clients": (
+        "--strata 200",
+        ["strata is 200", "not be above clients, here 20"],
+    ),
+    "more strata than clients, as a word": (
+        "--method 'fedstas strata=200'",
+        ["strata is 200", "not be above clients, here 20"],
+    ),
     "an extra argument": ("five", ["five"]),
     "more participants than clients with data": (
         "--clients-per-round 20",
@@ -528,6 +541,8 @@ VARIANCE = ["variance", *SMALL.split()[1:], "--seeds", "1", "--draws", "50"]
             ["unknown draws 'most'", "size, norm"],
         ),
         (["--designs", "md strata=3"], ["method md has no setting 'strata'"]),
+        (["--designs", "md, md lr=0.1"], ["lr in --designs 'md lr=0.1' is of no use", "--method"]),
+        (["--designs", "fedadam server_rate=0.1"], ["server_rate in --designs"]),
         (["--designs", "md,"], ["'' names no method"]),
         (["--designs", "md,away.py"], ["there is no file away.py"]),
         (
@@ -639,7 +654,6 @@ def test_methods_are_completed(monkeypatch, capsys):
 UNUSED_SETTINGS = {
     "--sigma 2": ["--sigma is of no use", "partition dirichlet has no sigma"],
     "--partition iid": ["--concentration is of no use", "partition iid has no concentration"],
-    "--strata 200": ["strata is 200", "not be above clients, here 20"],
     "--method fedstas-unbiased-dp --epsilon 1": ["does not use epsilon 1.0", "only with n_star"],
     "--method fedstas-unbiased-dp --n-star 9 --rate 0.5": [
         "not use rate 0.5",

@@ -171,16 +171,27 @@ print([m for m in ("torch", "fedstas.sim", "companion") if m in sys.modules])
 
 
 @pytest.mark.parametrize(
-    "arguments", [None, ["--help"], ["run", "--help"], ["methods"], ["sweep", "--help"]]
+    "arguments",
+    [
+        None,
+        ["--help"],
+        ["run", "--help"],
+        ["methods"],
+        ["sweep", "--help"],
+        ["run", "--method", "fedfoo"],
+        ["variance", "--designs", "md,fedfoo"],
+        ["audit", "fedfoo"],
+    ],
 )
 def test_the_command_imports_no_large_library_that_it_does_not_need(arguments):
-    """Each takes seconds to import, and `--help` trains, clusters and reads nothing."""
+    """Each takes seconds to import, and `--help` and a wrong name train, cluster and read nothing."""
     heavy = ("torch", "sklearn", "scipy", "pandas", "pyarrow", "matplotlib")
     code = f"""
 import contextlib, io, sys
 import fedstas.cli
 if {arguments}:
-    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    out = io.StringIO()
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         fedstas.cli.main({arguments})
 print([m for m in {heavy} if m in sys.modules])
 """

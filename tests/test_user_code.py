@@ -161,6 +161,7 @@ SOURCE_WITH_CHECK = SOURCE.replace(
         ),
         (SOURCE, "mine.py pwer=2", "has no setting 'pwer': it has power, steps"),
         (SOURCE, "mine.py power", "'power' after mine.py is no setting: write KEY=VALUE"),
+        (SOURCE, "mine.py power=1 power=2", "'mine.py power=1 power=2' has power twice: give it"),
         (SOURCE, "mine.py 'power", "names no method"),
         (SOURCE, "  ", "names no method"),
     ],
@@ -188,6 +189,12 @@ def test_parse_reads_settings_after_the_name():
     ):
         with pytest.raises(InputError, match=message):
             methods.parse(spec)
+
+
+def test_a_setting_in_the_words_and_beside_them_is_refused():
+    with pytest.raises(InputError, match=r"lr is given twice, as 0\.1 in 'md lr=0\.1' and as 0\.5"):
+        methods.parse("md lr=0.1", lr=0.5)
+    assert methods.parse("md lr=0.1", steps=5) == methods.get("md", lr=0.1, steps=5)
 
 
 def test_settings_that_a_record_cannot_hold_are_refused():
