@@ -6,8 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from fedstas.aggregation import cohort_weights
+from fedstas.arrays import as_float_array
 from fedstas.client_sampling import Cohort, View, check_participants
 from fedstas.config import config, float_field
+from fedstas.errors import InputError, format_value
 from fedstas.state import Renewed, per_client, renewed
 
 LEAST_IMBALANCE = 2.0**-20  # below it, cohorts count as equally balanced
@@ -15,9 +17,19 @@ LEAST_IMBALANCE = 2.0**-20  # below it, cohorts count as equally balanced
 
 def class_imbalance(counts) -> np.ndarray:
     """Return the quadratic class-imbalance degree (QCID) of label counts [..., classes]: the sum over classes of the
-    squared difference of the class's share from 1 / classes. It is 0 for equal counts, 1 - 1/classes for one class."""
-    counts = np.asarray(counts, dtype=float)
-    shares = counts / counts.sum(axis=-1, keepdims=True)
+    squared difference of the class's share from 1 / classes. It is 0 for equal counts, 1 - 1/classes for one class.
+
+    Raises:
+        InputError: a count is negative or not finite, or all of a client are zero.
+    """
+    counts = as_float_array("label counts", counts, 0, ndim=None)
+    totals = counts.sum(axis=-1, keepdims=True)
+    if not totals.all():
+        raise InputError(
+            f"label counts are {format_value(counts)}: each client must have a count above 0, so leave out who has no "
+            "examples"
+        )
+    shares = counts / totals
     return np.square(shares - 1 / counts.shape[-1]).sum(axis=-1)
 
 

@@ -19,7 +19,7 @@ from fedstas.arrays import (
 )
 from fedstas.client_sampling import Cohort, View
 from fedstas.config import bool_field, config, float_field, int_field
-from fedstas.errors import check_float, check_int
+from fedstas.errors import InputError, check_float, check_int
 
 
 class DataDesign(Protocol):
@@ -187,7 +187,7 @@ class Optimal:
 class FixedSize:
     """Draw floor(n*/m) examples of each participant without replacement, or all if it has fewer.
 
-    This is the other reading of Alg. 1.
+    This is the other reading of Alg. 1. With n* < m nobody would train, which is refused.
     """
 
     sample = staticmethod(fixed_size)
@@ -195,4 +195,8 @@ class FixedSize:
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
         m = len(cohort.clients)
-        return np.full(m, float(self.n_star // m))
+        if self.n_star < m:
+            raise InputError(
+                f"n_star is {self.n_star}, fewer than the {m} participants: raise it to at least {m}"
+            )
+        return np.full(m, float(self.n_star // max(m, 1)))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedstas import methods
+from fedstas import Cohorts, methods
 from fedstas.class_balance import LEAST_IMBALANCE, ClassBalance, class_imbalance
 from fedstas.errors import InputError
 from fedstas.sim import audit
@@ -43,6 +43,14 @@ def test_the_imbalance_is_that_of_the_products_of_all_pairs(counts):
 
 def test_the_imbalance_of_equal_counts_is_0_and_of_one_class_is_largest():
     np.testing.assert_allclose(class_imbalance([[3, 3, 3], [7, 0, 0]]), [0, 2 / 3], atol=1e-15)
+
+
+@pytest.mark.parametrize("counts", [[[0, 0], [1, 1]], [[-1, 3], [1, 1]], [[1, 0], [0, 0]]])
+def test_counts_that_have_no_shares_are_refused(counts):
+    with pytest.raises(InputError, match=r"label counts are .*: (each client must have|they must)"):
+        class_imbalance(counts)
+    with pytest.raises(InputError, match="label counts are"):
+        Cohorts("fed-cbs", sizes=[3] * len(counts), m=1).sample(labels=counts)
 
 
 def probability_of_order(order, first):

@@ -125,7 +125,9 @@ def test_fixed_size_takes_the_floor_of_its_share_and_all_of_a_small_client():
     assert sample.min() >= 0
     assert sample.max() < 50
     np.testing.assert_array_equal(design.sample(4, 6.0, rng), np.arange(4))
-    assert len(FixedSize(2).sample(4, FixedSize(2).rates(NoRequests(), COHORT)[0], rng)) == 0
+    with pytest.raises(InputError, match="n_star is 2, fewer than the 3 participants: raise it to"):
+        FixedSize(2).rates(NoRequests(), COHORT)
+    assert not len(FixedSize(2).rates(NoRequests(), Cohort(np.array([]), np.array([]))))
 
 
 def test_fixed_size_draws_each_subset_equally_often(false_alarm):
