@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedstas.aggregation import cohort_weights
-from fedstas.arrays import as_float_array
+from fedstas.arrays import as_float_array, rescale
 from fedstas.client_sampling import (
     Cohort,
     View,
@@ -79,7 +79,8 @@ class DivFL:
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m, sizes = check_participants(m, view.clients), client_sizes(view)
-        gradients = view.gradients(self.levels).restore().astype(np.float64)
+        # Distances are compared alone, so that a common factor does not matter.
+        gradients = rescale(view.gradients(self.levels).restore().astype(np.float64))
         gram = gradients @ gradients.T
         squared_norms = gram.diagonal()
         squares = np.maximum(squared_norms[:, None] + squared_norms - 2 * gram, 0.0)

@@ -50,6 +50,9 @@ def gram_coordinates(features) -> np.ndarray:
 
     r is N; for more than 1,024 clients and fewer features than clients it is d, and the coordinates are the features,
     rounded to 2^-20 of the longest row, so that nothing of the size N^2 exists.
+
+    Raises:
+        InputError: the features have another shape, one is not finite, or their squares are not.
     """
     features = np.asarray(features, dtype=np.float64)
     if features.ndim != 2 or not len(features):
@@ -58,12 +61,26 @@ def gram_coordinates(features) -> np.ndarray:
         raise InputError("features must be finite numbers")
     count, d = features.shape
     if DENSE < count > d:
-        grid = 2.0**-20 * max(np.linalg.norm(features, axis=1).max(), np.finfo(float).tiny)
+        with np.errstate(over="ignore"):
+            longest = _check_squares(np.linalg.norm(features, axis=1).max(), features)
+        grid = 2.0**-20 * max(longest, np.finfo(float).tiny)
         return np.round(features / grid) * grid
-    gram = features @ features.T
-    grid = 2.0**-20 * max(gram.diagonal().max(), np.finfo(float).tiny)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = features @ features.T
+        largest = _check_squares(gram.diagonal().max(), features)
+    grid = 2.0**-20 * max(largest, np.finfo(float).tiny)
     values, vectors = np.linalg.eigh(np.round(gram / grid) * grid)
     return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _check_squares(largest: float, features: np.ndarray) -> float:
+    """Return the largest norm or square of features [N, d]; `InputError` if sums over clients would overflow."""
+    if not np.isfinite(largest * len(features)):
+        raise InputError(
+            f"features have numbers up to {np.abs(features).max():.3g}, whose squares are not finite: divide all by one "
+            "number, or train with a smaller learning rate"
+        )
+    return largest
 
 
 def sketch(squeezed: Squeezed) -> np.ndarray:
@@ -491,7 +508,13 @@ class LeastVariance:
         noisy = self.features == "sketch" and self.epsilon is not None
         if noisy != (self.clip is not None):
             present, missing = ("epsilon", "clip") if noisy else ("clip", "epsilon")
-            raise InputError(f"a sketch with {present} needs {missing}, too: noise is of both")
+            raise InputError(
+                f"{present} is given without {missing}: for noise on sketches give both epsilon and clip, or neither"
+            )
+        if self.delta != DELTA and self.epsilon is None:
+            raise InputError(
+                f"delta={self.delta} is of no use without noise: give epsilon and clip, too, or leave it out"
+            )
 
     def ask(self, view: View) -> np.ndarray | Squeezed:
         """Ask all clients for their features: squeezed gradients, or float [N, d] of any other kind."""

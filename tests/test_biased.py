@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedstas import theory
+from fedstas import Cohorts, theory
 from fedstas.biased import Cyclic, DivFL, PowerOfChoice, facility_location
 from fedstas.errors import InputError
 
@@ -133,6 +133,17 @@ def test_the_bias_of_divfl_is_what_clients_differ_from_their_representatives(vie
     error = np.linalg.norm(cohort.weights @ z[cohort.clients] - sizes / sizes.sum() @ z)
     bound = sizes / sizes.sum() @ distances[:, cohort.clients].min(1)
     assert error <= bound + 2.0**-14 * distances.max()  # distances are rounded
+
+
+@pytest.mark.parametrize("exponent", [-800, 0, 800])
+def test_divfl_does_not_depend_on_a_common_factor(exponent):
+    gradients = np.random.default_rng(0).normal(size=(6, 9))
+    cohorts = [
+        Cohorts("divfl", sizes=range(1, 7), m=3).sample(gradients=np.ldexp(gradients, e))
+        for e in (0, exponent)
+    ]
+    np.testing.assert_array_equal(cohorts[0].clients, cohorts[1].clients)
+    np.testing.assert_array_equal(cohorts[0].weights, cohorts[1].weights)
 
 
 def test_divfl_is_deterministic_and_breaks_ties_by_index(view):

@@ -482,10 +482,12 @@ def test_bad_input_is_refused():
         LeastVariance(features="labels", sketch_size=16)
     with pytest.raises(InputError, match=r"epsilon=1.0 needs .*: features is 'output'"):
         LeastVariance(features="output", epsilon=1.0)
-    with pytest.raises(InputError, match="a sketch with epsilon needs clip, too"):
+    with pytest.raises(InputError, match=r"epsilon is given without clip: .* or neither"):
         LeastVariance(epsilon=1.0)
-    with pytest.raises(InputError, match="a sketch with clip needs epsilon, too"):
+    with pytest.raises(InputError, match=r"clip is given without epsilon: .* both"):
         LeastVariance(clip=1.0)
+    with pytest.raises(InputError, match="delta=1e-06 is of no use without noise"):
+        LeastVariance(delta=1e-6)
     for wrong in ({"clip": 1.0}, {"delta": 1e-6}):
         with pytest.raises(InputError, match=r".* needs features='sketch': .* is 'labels'"):
             LeastVariance(features="labels", epsilon=1.0, **wrong)
@@ -496,6 +498,11 @@ def test_bad_input_is_refused():
         LeastVariance(sketch_size=0)
     with pytest.raises(InputError, match="must be finite"):
         lv.gram_coordinates(np.array([[np.nan]]))
+    for count in (2, lv.DENSE + 1):
+        with pytest.raises(
+            InputError, match=r"numbers up to 1e\+200, whose squares are not finite"
+        ):
+            lv.gram_coordinates(np.full((count, 3), 1e200))
     with pytest.raises(InputError, match="draws"):
         LeastVariance(draws="chance")
 
