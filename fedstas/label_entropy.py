@@ -111,7 +111,11 @@ class LabelEntropy:
         measure = np.exp(gamma * (clusters.entropies - clusters.entropies.max()))
         sizes, counts = np.bincount(clusters.labels), np.zeros(len(measure), dtype=int)
         for _ in range(m):
-            p = np.where(counts < sizes, measure, 0.0)
+            is_open = counts < sizes
+            p = np.where(is_open, measure, 0.0)
+            if not p.any():  # all below the least float: relative to the largest that is left
+                logs = gamma * (clusters.entropies - clusters.entropies[is_open].max())
+                p = np.exp(np.where(is_open, logs, -np.inf))
             counts[rng.choice(len(p), p=p / p.sum())] += 1
         members = [np.flatnonzero(clusters.labels == c) for c in range(len(counts))]
         pairs = zip(members, counts, strict=True)

@@ -164,6 +164,15 @@ def test_a_cluster_without_clients_left_is_not_drawn_again(server):
             assert len(set(cohort.clients.tolist())) == m == len(cohort.clients)
 
 
+def test_with_a_large_gamma_clusters_of_small_measure_are_drawn_once_the_others_are_empty(server):
+    server.round, design = 1, LabelEntropy(gamma=2000)
+    clusters = design.clusters(server, 2)
+    assert np.exp(-1990 * np.ptp(clusters.entropies)) == 0
+    for seed in range(5):
+        cohort = design.draw(server, 4, np.random.default_rng(seed))
+        assert {*cohort.clients.tolist()} > EVEN
+
+
 def test_clients_of_a_cluster_are_equally_probable(server, false_alarm):
     draws, rng, design = 6000, np.random.default_rng(2), LabelEntropy(gamma=0)
     labels = design.clusters(server, 1).labels
