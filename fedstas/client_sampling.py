@@ -155,8 +155,9 @@ class ClientDesign(Protocol):
     them, too): `stratifies` (it squeezes the clients' gradients, so that its runs have the squeeze's version),
     `hides_sizes` (it asks for no true size), `equal_clients` (its omega_k are 1/N instead of n_k/n),
     `pooled` (one client holds all data), `replaces` (m may be larger than N, since it draws with replacement or ignores
-    m), `expands` (its weights without strata are omega_k over inclusion probabilities, so that those who answer are
-    multiplied by m / r where m - r are silent, also in a cohort whose weights add up to 1: `nonresponse.reweight`),
+    m), `expands` (its weights without strata are not normalised over the cohort: omega_k over inclusion probabilities,
+    or plain omega_k. So those who answer are multiplied by m / r where m - r are silent, also in a cohort whose weights
+    add up to 1: `nonresponse.reweight`),
     `needs` (the arguments of `Cohorts.sample` that it asks for). An int `version`, 1 by default, is part of the identity of its runs: raise it when the same settings draw otherwise.
 
     A design that remembers something from round to round declares a dataclass as `State` and gets it from the view:
@@ -275,7 +276,8 @@ class Uniform:
     `weights`: "cohort" (n_k over the cohort's total: McMahan et al. 2017, arXiv:1602.05629), "expansion" (N/m omega_k
     on updates: FedSTaS eq. 2.3, unbiased), "plain" (1/m: Reddi et al. 2021, arXiv:2003.00295) or "share" (omega_k,
     so that absent clients count as if they had returned w_t: Fraboni et al. 2021, arXiv:2105.05883, eq. 3; the
-    expected update is m/N of the full one).
+    expected update is m/N of the full one). With "expansion" and "share" the design `expands`: participants who are
+    silent are made up for by the others, with "share" too, where clients that are not drawn are not.
     """
 
     expands = property(lambda self: self.weights in ("expansion", "share"))

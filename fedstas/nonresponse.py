@@ -23,11 +23,11 @@ def reweight(cohort: Cohort, answered, expands: bool = False) -> np.ndarray:
     Args:
         cohort: the participants with the weights that they have if all answer.
         answered: which of them answered.
-        expands: the design's flag of this name (`ClientDesign`): the weights are omega_k / pi_k, which add up to one in
-            some cohorts only, or whenever one client is sure to be drawn.
+        expands: the design's flag of this name (`ClientDesign`): the weights are omega_k / pi_k, or plain omega_k, whose
+            sum over the cohort is not fixed but may be one, as where a client is sure to be drawn or all take part.
 
     Raises:
-        InputError: nobody answered.
+        InputError: nobody answered, or the weights of those who answered add up to 0 where a sum is to be restored.
     """
     weights, answered = np.asarray(cohort.weights, dtype=float), np.asarray(answered, dtype=bool)
     if not answered.any():
@@ -38,9 +38,21 @@ def reweight(cohort: Cohort, answered, expands: bool = False) -> np.ndarray:
     strata = np.zeros(len(weights), dtype=np.int64) if cohort.strata is None else cohort.strata
     if cohort.strata is None and sums_to_one and not expands:
         weights = weights * answered
-        return weights * (total / weights.sum())
+        return weights * (total / _check_sum(weights.sum()))
     draws, answers = np.bincount(strata), np.bincount(strata, answered)
     has_answer = answers > 0
     factor = np.divide(draws, answers, out=np.zeros(len(draws)), where=has_answer)
     adjusted = weights * answered * factor[strata]
-    return adjusted * (total / weights[has_answer[strata]].sum())
+    if has_answer[strata].all():
+        return adjusted
+    return adjusted * (total / _check_sum(weights[has_answer[strata]].sum()))
+
+
+def _check_sum(remaining: float) -> float:
+    """Return the sum of the weights that remain; `InputError` if it is 0, so that no factor restores the cohort's sum."""
+    if remaining == 0:
+        raise InputError(
+            "the weights of those who answered add up to 0, so that they cannot stand for the silent ones: leave the "
+            "model as it is in this round"
+        )
+    return remaining

@@ -152,6 +152,20 @@ def test_weights_over_inclusion_probabilities_stay_unbiased_if_clients_are_silen
     np.testing.assert_allclose(mean, weights, rtol=1e-9)
 
 
+@pytest.mark.parametrize("weights", [[1.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
+@pytest.mark.parametrize("strata", [None, np.array([0, 1, 2])])
+def test_weights_that_add_up_to_0_are_no_nan(weights, strata):
+    """Without an empty stratum nothing is to be shared among the others, so that no sum is divided by."""
+    one = Cohort(np.arange(3), np.array(weights), np.zeros(3, int))
+    np.testing.assert_allclose(reweight(one, [False, True, True]), [0, weights[1] * 1.5, 0])
+    silent = [False, weights[1] == 0, True]
+    if strata is None and sum(weights) != 1:  # weights that are not normalised, of one stratum
+        np.testing.assert_array_equal(reweight(Cohort(np.arange(3), np.array(weights)), silent), 0)
+    else:
+        with pytest.raises(InputError, match=r"those who answered add up to 0, .* leave the model"):
+            reweight(Cohort(np.arange(3), np.array(weights), strata), silent)
+
+
 def test_a_client_that_is_sure_to_be_drawn_counts_its_share_if_clients_are_silent_at_random():
     """Client 0 holds half of the data and is always drawn, so that the weights of each cohort add up to 1."""
     chooser = Cohorts("local-pivotal", sizes=[500] + [50] * 10, m=6)
