@@ -31,9 +31,19 @@ def cohort_weights(sizes) -> np.ndarray:
 
 
 def expansion_weights(omega, clients: int) -> np.ndarray:
-    """Return N / m omega_k [m] (FedSTaS, eq. 2.3): unbiased for uniform draws, on updates only."""
+    """Return N / m omega_k [m] (FedSTaS, eq. 2.3): unbiased for uniform draws of distinct clients, on updates only.
+
+    Raises:
+        InputError: there are more participants than clients, or a number is out of range.
+    """
     omega = as_float_array("omega", omega, 0)
-    return check_int("the number of clients", clients, 1, MAX_COUNT) / len(omega) * omega
+    clients = check_int("the number of clients", clients, 1, MAX_COUNT)
+    if len(omega) > clients:
+        raise InputError(
+            f"omega has {len(omega)} participants of {clients} clients: give the omega_k of distinct clients, or the "
+            "number of all clients"
+        )
+    return clients / len(omega) * omega
 
 
 def stratum_weights(sizes, allocation) -> np.ndarray:

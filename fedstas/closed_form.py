@@ -30,6 +30,13 @@ class Statistics:
     gram: np.ndarray
     by_class: np.ndarray
 
+    def __post_init__(self):
+        if not np.isfinite(self.gram).all():
+            raise InputError(
+                "features are so large that their squares are no finite numbers: divide all clients' features by one "
+                "number"
+            )
+
     def __add__(self, other: Statistics) -> Statistics:
         """Return the sums over the examples of both."""
         if self.by_class.shape != other.by_class.shape:
@@ -49,14 +56,15 @@ def compute_statistics(features, labels, classes: int) -> Statistics:
         classes: their number.
 
     Raises:
-        InputError: the lengths differ, a feature is not finite, or a label is not a class.
+        InputError: the lengths differ, a feature is not finite or too large to square, or a label is not a class.
     """
     x, classes = as_float_array("features", features, ndim=2), check_int("classes", classes, 1)
     y = as_int_array("labels", labels, 0, classes - 1)
     if len(x) != len(y):
         raise InputError(f"there are {len(x)} rows of features and {len(y)} labels: give as many")
     x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    return Statistics(x.T @ x, x.T @ np.eye(classes)[y])
+    with np.errstate(over="ignore", invalid="ignore"):  # `Statistics` refuses what is not finite
+        return Statistics(x.T @ x, x.T @ np.eye(classes)[y])
 
 
 def class_means_head(statistics: Statistics) -> np.ndarray:

@@ -18,6 +18,7 @@ from fedstas.arrays import MAX_COUNT, as_float_array, as_int_array
 from fedstas.errors import check_float, check_int
 from fedstas.theory import reports as theory
 
+MAX_EXPONENT = 700  # of e, up to which the result is a float
 MIN_ALPHA = 1e-100  # its square is still a normal float, by which a variance can be divided
 
 
@@ -55,12 +56,12 @@ def report(sizes, *, size_cap: int, alpha: float, rng: np.random.Generator) -> n
 
 
 def estimate_total(reports, *, size_cap: int, alpha: float) -> float:
-    """Estimate the total of the clipped sizes from m reports (eq. 5.7), as printed: it may be negative."""
+    """Estimate the total of the clipped sizes from m reports in 1..M-1 (eq. 5.7), as printed: it may be negative."""
     alpha, size_cap = (
         check_float("alpha", alpha, MIN_ALPHA, 1, open_low=False),
         _check_cap(size_cap),
     )
-    reports = as_int_array("reports", reports, ndim=None)
+    reports = as_int_array("reports", reports, 1, size_cap - 1, ndim=None)
     return float((reports.sum() - (1 - alpha) * size_cap * reports.size / 2) / alpha)
 
 
@@ -95,12 +96,37 @@ def noisy_counts(counts, epsilon: float, rng: np.random.Generator) -> np.ndarray
 
 def gaussian_delta(sigma: float, epsilon: float, sensitivity: float) -> float:
     """Compute the least delta at which Gaussian noise of standard deviation sigma is (epsilon, delta)-differentially
-    private for answers that are `sensitivity` apart in L2 (Balle and Wang 2018, arXiv:1805.06530, Theorem 8)."""
+    private for answers that are `sensitivity` apart in L2 (Balle and Wang 2018, arXiv:1805.06530, Theorem 8).
+
+    Args:
+        sigma: above 0.
+        epsilon: at least 0.
+        sensitivity: above 0.
+
+    Raises:
+        InputError: an argument is out of range.
+    """
+    sigma, epsilon = (
+        check_float("sigma", sigma, 0),
+        check_float("epsilon", epsilon, 0, open_low=False),
+    )
+    return max(0.0, _gaussian_delta(sigma, epsilon, check_float("sensitivity", sensitivity, 0)))
+
+
+def _gaussian_delta(sigma: float, epsilon: float, sensitivity: float) -> float:
+    """Compute `gaussian_delta` of arguments that are in range, up to a rounding error that may make it negative."""
     half, shift = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
 
     def normal_cdf(x: float) -> float:  # by erfc, which is exact in the tail
         return math.erfc(-x / math.sqrt(2)) / 2
 
+    if (
+        epsilon > MAX_EXPONENT
+    ):  # the second factors are inverse, and far outside the range of floats
+        from scipy.special import erfcx
+
+        density = math.exp(-(min(abs(half - shift), 100.0) ** 2) / 2)
+        return normal_cdf(half - shift) - density * float(erfcx((half + shift) / math.sqrt(2))) / 2
     return normal_cdf(half - shift) - math.exp(epsilon) * normal_cdf(-half - shift)
 
 
@@ -114,7 +140,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     sensitivity = check_float("sensitivity", sensitivity, 0)
     # The logarithm of sigma for a sensitivity of 1. For the epsilon and delta that are allowed it is inside -20..40.
     log_sigma = brentq(
-        lambda x: gaussian_delta(math.exp(x), epsilon, 1) - delta, -20, 40, xtol=1e-13
+        lambda x: _gaussian_delta(math.exp(x), epsilon, 1) - delta, -20, 40, xtol=1e-13
     )
     return sensitivity * math.exp(log_sigma)
 

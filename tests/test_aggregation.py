@@ -42,6 +42,7 @@ def test_an_empty_stratum_has_weight_zero():
         (lambda: aggregation.cohort_weights([]), "client sizes"),
         (lambda: aggregation.expansion_weights([], 3), "omega"),
         (lambda: aggregation.expansion_weights([0.5], 0), "number of clients is 0"),
+        (lambda: aggregation.expansion_weights([0.5, 0.5, 0.2], 2), "3 participants of 2 clients"),
         (lambda: aggregation.stratum_weights([3, 4], [1, 0]), "needs a participant"),
         (lambda: aggregation.stratum_weights([3, 4], [1]), "same shape"),
         (lambda: aggregation.hansen_hurwitz([0.5], [0.0], [1]), "selection probabilities"),

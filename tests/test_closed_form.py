@@ -123,6 +123,11 @@ def test_bad_input_is_named(change, message):
         closed_form.compute_statistics(**inputs)
 
 
+def test_features_whose_squares_overflow_are_refused():
+    with pytest.raises(InputError, match="squares are no finite numbers: divide all clients'"):
+        closed_form.compute_statistics([[1e200, -1e200], [1.0, 2.0]], [0, 1], 2)
+
+
 def test_statistics_of_other_shapes_do_not_add():
     one, two = (closed_form.compute_statistics(np.ones((2, d)), [0, 1], 2) for d in (1, 2))
     with pytest.raises(InputError, match="cannot be added"):

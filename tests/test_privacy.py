@@ -201,6 +201,12 @@ def test_a_delta_of_one_no_report_or_no_true_report_costs_no_epsilon():
         (lambda: privacy.estimate_total([5], size_cap=1e20, alpha=0.5), r"size_cap is 1e\+20"),
         (lambda: privacy.estimate_total([np.nan], size_cap=9, alpha=0.5), "reports are"),
         (lambda: privacy.estimate_total([5], size_cap=9, alpha=1e-310), "alpha is 1e-310"),
+        (lambda: privacy.estimate_total([5000], size_cap=100, alpha=0.5), "reports are .* most 99"),
+        (lambda: privacy.estimate_total([0], size_cap=100, alpha=0.5), "reports are .* >= 1"),
+        (lambda: privacy.gaussian_delta(0, 1, 1), "sigma is 0"),
+        (lambda: privacy.gaussian_delta(-1, 1, 1), "sigma is -1"),
+        (lambda: privacy.gaussian_delta(1, -1, 1), "epsilon is -1"),
+        (lambda: privacy.gaussian_delta(1, 1, 0), "sensitivity is 0"),
         (lambda: privacy.estimate_variance([5], size_cap=9, alpha=1e-200), "alpha is 1e-200"),
         (lambda: privacy.composed_epsilon(0.3, 10, -1), "reports is -1"),
         (lambda: privacy.composed_epsilon(0.3, 10, 2, 2.0), "delta is 2"),
@@ -252,6 +258,16 @@ def test_the_delta_of_gaussian_noise_is_the_integral_of_its_definition(sigma, ep
     # At epsilon 0 it is the distance in total variation of two normal laws.
     distance = 2 * norm.cdf(1 / (2 * sigma)) - 1
     assert privacy.gaussian_delta(sigma, 0.0, 1.0) == pytest.approx(distance, rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [699.0, 700.0, 701.0, 2000.0, 1e5])
+def test_the_delta_of_a_large_epsilon_is_finite_and_the_inverse_of_epsilon(epsilon):
+    assert privacy.gaussian_delta(1, epsilon, 1) == 0
+    sensitivity = math.sqrt(2 * epsilon) - 1  # so that delta is between 0 and 1
+    delta = privacy.gaussian_delta(1, epsilon, sensitivity)
+    assert 0.01 < delta < 0.99
+    assert privacy.gaussian_epsilon(1, delta, sensitivity) == pytest.approx(epsilon, rel=1e-9)
+    assert privacy.gaussian_delta(1e-320, epsilon, 1e300) == 1
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 8.0, 50.0])
