@@ -47,7 +47,7 @@ def largest_remainder(quotas, m: int) -> np.ndarray:
     """
     quotas, m = as_float_array("quotas", quotas, 0), check_int("m", m, 0, MAX_COUNT)
     if abs(quotas.sum() - m) > 1e-6:
-        raise InputError(f"quotas must be finite, >= 0 and sum to m = {m}")
+        raise InputError(f"quotas sum to {quotas.sum():.12g}: they must sum to m = {m}")
     # Up to rounding errors: a quota of 3 - 1e-15 is 3, and remainders that differ by less than 1e-9 are ties.
     floors = np.floor(quotas + 1e-9)
     return add_draws(floors.astype(np.int64), (quotas - floors).round(9), m)
@@ -99,9 +99,15 @@ def by_priority(totals, m: int, *, lower, upper, quotas=None) -> np.ndarray:
     draws, upper = as_int_array("lower bounds", lower), as_int_array("upper bounds", upper)
     quotas = np.zeros_like(totals) if quotas is None else as_float_array("quotas", quotas)
     check_same_shape("totals, bounds and quotas", totals, draws, upper, quotas)
-    if (draws > upper).any() or not draws.sum() <= m <= upper.sum():
+    if (draws > upper).any():
         raise InputError(
-            f"m is {m}: the bounds {format_value(draws)} and {format_value(upper)} do not allow it"
+            f"lower bounds are {format_value(draws)} and upper bounds {format_value(upper)}: no lower one may be above "
+            "its upper one"
+        )
+    if not draws.sum() <= m <= upper.sum():
+        raise InputError(
+            f"m is {m}: by the bounds {format_value(draws)} and {format_value(upper)} it must be from {draws.sum()} to "
+            f"{upper.sum()}"
         )
     if totals.max() < 1:  # so that no priority is lost below the least float
         totals = rescale(totals)

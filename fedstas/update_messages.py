@@ -97,11 +97,15 @@ class MaskedUpdates:
         """Return a weighted update [P] as whole multiples of 2^-fraction_bits, uint32 [P], modulo 2^32.
 
         Raises:
-            InputError: a number of it does not fit.
+            InputError: a number of it is not finite, or does not fit.
         """
         scaled = np.rint(
             np.ldexp(np.asarray(update, dtype=np.float64) * weight, self.fraction_bits)
         )
+        if not np.isfinite(scaled).all():
+            raise InputError(
+                "a weighted update has a number that is not finite: use a smaller learning rate"
+            )
         if not (np.abs(scaled) < 2**31).all():
             limit = 2 ** (31 - self.fraction_bits)
             raise InputError(

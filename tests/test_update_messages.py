@@ -92,6 +92,8 @@ def test_masked_messages_are_uniform():
 def test_what_a_mask_cannot_hide_and_numbers_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="one participant, whose update the sum would show"):
         mask(np.zeros((1, 3), np.uint32), lambda i, j: stream(0, "pair", i, j))
+    with pytest.raises(InputError, match="not finite: use a smaller learning rate"):
+        MaskedUpdates().encode([np.nan], 1.0)
     with pytest.raises(InputError, match="not below 128"):
         MaskedUpdates().encode([200.0], 1.0)
 
