@@ -160,7 +160,7 @@ def proportional(size, rng):
 
 # %% [markdown]
 # **Bernoulli** is the rule of FedSampling and of Section 5.2, and this book's default. The size of its sample is random. **Fixed size** is the
-# first half of the sentence. **Proportional** is what the authors' later code does. The package has the first two as designs, in which the server sets a rate
+# first half of the sentence. **Proportional** is what the authors' later code does, except that the code rounds each client's number down and we round it to the nearest whole number. The package has the first two as designs, in which the server sets a rate
 # and the client draws. Now let each reading draw 2,000 rounds.
 
 # %%
@@ -210,7 +210,11 @@ glue_values(
     large_chance=100 * got[-1] / cohort_sizes[-1],
     ratio=cohort_sizes[-1] / cohort_sizes[0],
 )
-glue_values("ch3", proportional_total=sample_sizes["proportional"][0].sum())
+glue_values(
+    "ch3",
+    proportional_total=sample_sizes["proportional"][0].sum(),
+    floor_total=np.floor(p * cohort_sizes).astype(int).sum(),
+)
 more = sample_sizes["Bernoulli"].mean(0) / cohort_sizes
 expect("in expectation it is what was asked for", p < 1, p=p)
 expect(
@@ -247,7 +251,7 @@ expect(
 # - **Fixed size.** Every participant is asked for {glue:text}`ch3_asked` examples. Where clients have fewer, the sample is smaller than requested. It misses the request, with {glue:text}`ch3_fixed_total` examples. And
 #   the examples of small clients are used more often: {glue:text}`ch3_small_chance:.0f` % of the smallest shard are used, but only
 #   {glue:text}`ch3_large_chance:.0f` % of the largest.
-# - **Proportional.** This reading draws {glue:text}`ch3_proportional_total` examples in every round. Only rounding makes the chances differ.
+# - **Proportional.** This reading draws {glue:text}`ch3_proportional_total` examples in every round; rounded down, as in the authors' later code, it would draw {glue:text}`ch3_floor_total`. Only rounding makes the chances differ.
 #
 # Only the fixed size needs no knowledge of how much data there is.
 #
@@ -272,7 +276,7 @@ expect(
 # :class: as-coded
 # Without privacy, each client keeps each example with probability $\min(1, n^*/n_k)$: its own size stands in the
 # place of the participants' total (`fedprox_func`, commit 18b5ff7, line 925). With privacy, the probability is $n^*/\tilde n$. The
-# later code of 2025 draws $\lfloor n_k p \rfloor$ examples without replacement, which is the proportional reading.
+# later code of 2025 draws $\lfloor n_k p \rfloor$ examples without replacement, which is the proportional reading, rounded down.
 # ```
 #
 # ```{admonition} Verdict: fails

@@ -258,11 +258,13 @@ def tabulate_rates(
     rates = differences["test_accuracy"].index
     columns = {
         "rate q": [f"{q:g}" for q in rates],
-        "a local step": [f"{local[q]:.1f}" for q in rates],
-        "empty": [f"{100 * empty[q]:.1f} %" for q in rates],
+        "examples behind a local step": [f"{local[q]:.1f}" for q in rates],
+        "weight of clients that draw nothing": [f"{100 * empty[q]:.1f} %" for q in rates],
     }
     for metric, by_rate in differences.items():
-        columns[METRICS[metric][0]] = [_format_points(by_rate.loc[q]) for q in by_rate.index]
+        columns[f"{METRICS[metric][0]} (points against q = 1)"] = [
+            _format_points(by_rate.loc[q]) for q in by_rate.index
+        ]
     return pd.DataFrame(columns)
 
 
@@ -288,6 +290,7 @@ def draw_allocation(
         ax.axhline(10, color="black", lw=1, ls=":")
         plots.annotate(ax, sigma[some].min(), 10, "one rate for all", "black", 0, 5, ha="left")
         ax.set_title(name, loc="left")
-        ax.set(xlabel="spread of a client's examples", ylim=(0, None))
-    axes[0].set_ylabel("examples used (%)")
+        ax.set(xlabel="spread of a client's examples")
+    # Only now: a limit that is set before the second panel is drawn would cut off its highest discs.
+    axes[0].set(ylabel="examples used (%)", ylim=(0, None))
     return figure
