@@ -149,7 +149,7 @@ table(six.tabulate())
 #
 # ## Who holds what?
 #
-# Who holds what depends on how one sentence of the paper is read. The paper deals its data "to 100 clients" by a Dirichlet distribution, and the smaller the distribution's parameter, the
+# Who holds what depends on how one sentence of the paper is read. The paper deals its data "into 100 clients" by a Dirichlet distribution, and the smaller the distribution's parameter, the
 # fewer classes a client sees; at 0.01 the clients are highly imbalanced (preprint, Sec. 3.1). The sentence has two readings, and they give very different federations.
 #
 # ```{admonition} As written: preprint, Sec. 3.1

@@ -78,12 +78,13 @@ apart, mixed = strata_6.values()
 expect(
     "keep the four cat owners together and leave E and F alone", (apart == six.K_MEANS_STRATA).all()
 )
-expect("puts F into one stratum with B and D", len({mixed[k] for k in (1, 3, 5)}) == 1)
+joined = [name for name, h in zip(six.NAMES, mixed, strict=True) if h == mixed[5]]
+expect("puts F into one stratum with A, B and D", joined == ["A", "B", "D", "F"], stratum=joined)
 
 # %% [markdown]
 # ```{glue:figure} figure_six
 # :name: fig-six-strata
-# :alt: Two triangles with the six clients, coloured and joined by stratum. Left, from restored gradients: A, B, C and D are joined near the cats; E and F stand alone. Right, from level values: F, near the birds, is joined with B and D near the cats.
+# :alt: Two triangles with the six clients, coloured and joined by stratum. Left, from restored gradients: A, B, C and D are joined near the cats; E and F stand alone. Right, from level values: F, near the birds, is joined with A, B and D near the cats; C and E stand alone.
 #
 # Three strata of the six clients, joined by lines and coloured. Left: k-means of the restored gradients. Right: k-means of the level values alone.
 # ```
@@ -92,7 +93,7 @@ expect("puts F into one stratum with B and D", len({mixed[k] for k in (1, 3, 5)}
 # ```
 #
 # Strata from restored gradients keep the four cat owners together and leave E and F alone. The level values cannot tell a cat owner from a bird owner: F has nearly the same two values as B and D, because they only say *that* one animal dominates, and not
-# *which*. So k-means of the level values puts F into one stratum with B and D. This chapter asks whether the same happens with real gradients.
+# *which*. So k-means of the level values puts F into one stratum with A, B and D. This chapter asks whether the same happens with real gradients.
 
 # %% [markdown]
 # ## The federation of this page
@@ -712,7 +713,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # ```{admonition} The paper says: preprint, Sec. 1
 # :class: as-written
 # Neyman allocation over strata of compressed gradients converges better than proportional allocation.
-# We ran both, and {doc}`the ledger </ledger>` has what came out, under `preprint-intro-neyman`; the formula is tested below and on the page [about variance](04b_variance.ipynb).
+# We ran both, but in the preprint's setting, $H = m$, they are the same method, because every stratum gets one participant ({doc}`the ledger </ledger>` has this claim under `preprint-intro-neyman`). The formula is tested below and on the page [about variance](04b_variance.ipynb).
 # ```
 #
 # The allocation is meant to minimise the variance $V$ of the *stratified mean*: the means of the drawn clients of each stratum, weighted by $W_h = N_h/N$.
@@ -922,6 +923,13 @@ for m, each in rules.items():
 glue_figure("figure_allocation", ch02.draw_allocations(sizes, panels))
 zeros = [int((rules[few][k] == 0).sum()) for k in ("coded", "remainder", "proportional")]
 expect("Each of the other whole rules leaves a stratum empty", min(zeros) > 0, empty=zeros)
+# `strat` and `strat-neyman`: the best whole numbers, without and with the spreads
+without_spreads = allocation.neyman(sizes, np.ones_like(spreads), few)
+expect(
+    "$H = m$, they are the same method",
+    (without_spreads == rules[few]["best"]).all() and (without_spreads == 1).all(),
+    draws=without_spreads,
+)
 same = [(rules[many][k] == rules[many]["best"]).all() for k in ("remainder", "proportional")]
 expect("all whole rules agree here", all(same), same=same)
 
