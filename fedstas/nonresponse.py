@@ -23,8 +23,8 @@ def reweight(cohort: Cohort, answered, expands: bool = False) -> np.ndarray:
     Args:
         cohort: the participants with the weights that they have if all answer.
         answered: which of them answered.
-        expands: the design's flag of this name (`ClientDesign`): the weights are omega_k / pi_k, or plain omega_k, whose
-            sum over the cohort is not fixed but may be one, as where a client is sure to be drawn or all take part.
+        expands: the design's flag of this name (`ClientDesign`): the weights are omega_k / pi_k, or plain omega_k. They add
+            up to one on average at most, so they are not normalised, even in a cohort in which they happen to add up to one.
 
     Raises:
         InputError: nobody answered, or the weights of those who answered add up to 0 where a sum is to be restored.

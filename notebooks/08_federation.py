@@ -120,7 +120,7 @@ plots.set_page_style()
 # private but asks for true sizes. `hics-fl` needs to know where the last layer is, but the server has no network. The three methods `*-authors-2025`
 # need gradients of the last layer, which nodes do not send. `scaffold`, `cluster-fedvarp` and `fednova` ask
 # clients or server for more than these messages hold. A design of your own runs as it does in the simulation. Servers with an update memory (`fedvarp`, `mifa`)
-# weigh updates by sizes, or by $1/N$ if the design hides sizes; they are refused in methods that hide only how many examples a client draws.
+# weigh updates by sizes, or by $1/N$ if the design hides sizes or counts all clients alike. They are refused in two cases: where only the data sampling is private, because then they need sizes that no client sends, and in methods that weight examples instead of clients.
 #
 # ## What is on the wire?
 #
@@ -333,7 +333,7 @@ expect("no weights from one round alone repair it", abs(by_frequency - 1) < 0.04
 # {glue:text}`ch8_spread_frequency:.2f`. The frequency helps here because a client's probability of answering is the same in each round. If it changes from round to round together with the client's update, a
 # frequency over many rounds does not show it, and the bias stays.
 #
-# The table says what happens to each method (*at random*: silence has nothing to do with the update):
+# The table says what happens to the main methods (*at random*: silence has nothing to do with the update):
 #
 # | method | how silent participants are treated | is it still unbiased? |
 # | --- | --- | --- |
