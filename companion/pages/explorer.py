@@ -369,7 +369,7 @@ def _draw_bias() -> Figure:
 def _draw_coin() -> Figure:
     """Draw the running mean of one client's reports, with its 95 % interval."""
     size, cap, epsilon = REPORTS_SETTING.values()
-    rng, count = stream(1, "coin"), 200
+    rng, count = stream(10, "coin"), 200
     # For each report, the number that decides on the truth, and the random size (`summarise_reports`).
     flips = np.stack([rng.random(count), rng.integers(1, cap, count)], axis=1)
     running = [
