@@ -83,7 +83,7 @@ def test_a_notebook_is_run_by_plain_papermill_in_an_empty_folder(tmp_path, monke
 
 
 def test_the_time_promised_per_chapter_agrees_with_the_recorded_times():
-    """The start page promises a minute or two a chapter, README a minute and a half; the table of `Re-run it` excepts the fifth."""
+    """The start page promises a minute or two a chapter on an idle machine, README a minute and a half; the table of `Re-run it` excepts the fifth."""
     import yaml
 
     recorded = yaml.safe_load(
