@@ -249,7 +249,7 @@ class Chaos(SphinxDirective):
             (
                 f"{fuzz['calls']:,} calls of public functions with valid, extreme and wrong arguments",
                 f"{fuzz['answers']:,} finite answers, {fuzz['refused']:,} refused with a sentence, "
-                f"{fuzz['type']} of a wrong Python type",
+                f"{fuzz['type']} ended in Python's own TypeError or AttributeError",
                 fuzz,
             ),
             (
