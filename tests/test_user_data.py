@@ -69,6 +69,23 @@ def test_from_arrays_makes_a_task_that_tests_on_every_fifth_example_of_a_class()
     assert with_users.digest != with_test_set.digest  # the users belong to the data
 
 
+def test_the_test_split_takes_a_fifth_of_each_user_whatever_the_order_of_the_data(
+    examples_folder,
+):
+    trials = np.arange(240)
+    task = user_data.from_arrays(trials[:, None], trials // 20 % 3, users=trials % 20)
+    assert len(task.test_y) == 48 and len(set(task.users)) == 20
+    counts = np.bincount(task.test_users, minlength=20)  # of four trials of a class, at most one
+    assert counts.sum() == 48 and counts.max() <= 3
+    table = [(trial, trial % 20, "abc"[trial // 20 % 3]) for trial in trials]
+    write_table("t.csv", table)
+    from_table = user_data.from_csv("t.csv", label="kind", client="clinic")
+    assert from_table.train_x.min() == -1 and from_table.train_x.max() == 1
+    assert from_table.users.tolist() == task.users.tolist()
+    with pytest.warns(UserWarning, match="20 of 100 users keep no training example"):
+        user_data.from_arrays(trials[:100, None], trials[:100] % 2, users=trials[:100])
+
+
 def test_from_arrays_scales_images_of_bytes_and_takes_documents_of_tokens():
     pixels = np.full((20, 3, 32, 32), 51, dtype=np.uint8)
     images = user_data.from_arrays(pixels, Y)

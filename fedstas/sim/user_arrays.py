@@ -11,6 +11,7 @@ import torch
 from fedstas.arrays import as_array, as_names, number_names
 from fedstas.errors import InputError, format_value
 from fedstas.sim.tasks import KEYS, LABEL_KEYS, TEST_EVERY, Task, check_tensors, tensors_digest
+from fedstas.streams import stream
 
 FLOAT32_STEPS = 256  # a column whose values span fewer steps of float32 is refused
 
@@ -31,7 +32,8 @@ def from_arrays(
     Args:
         x: examples [n, ...]; bytes are scaled to [0, 1], other numbers are taken as they are, as float32.
         y: labels int [n], from 0 on, without gaps.
-        test_x: test examples, as x; without any, every fifth example of each class is one.
+        test_x: test examples, as x; without any, every fifth example of each class is one, with `users` in an order by
+            user, so that each user gives about a fifth.
         test_y: their labels.
         users: the user of each training example [n], whole numbers from 0 on or words, for partition `natural`.
         test_users: the user of each test example, named as in `users`; then a run reports each client's accuracy on
@@ -65,10 +67,11 @@ def from_arrays(
     _check_classes(arrays)
     x, y, users = arrays["x"], arrays["y"], arrays.get("users")
     if test_x is None:
-        is_test = every_fifth(y)
+        is_test = every_fifth(y, users)
         x, y, test_x, test_y = x[~is_test], y[~is_test], x[is_test], y[is_test]
         if users is not None:
             users, test_users = users[~is_test], users[is_test]
+            _warn_of_lost_users(users, test_users)
     else:
         test_x, test_y, test_users = arrays["test_x"], arrays["test_y"], arrays.get("test_users")
         if np.array_equal(x, test_x) and np.array_equal(y, test_y):
@@ -203,9 +206,30 @@ def _check_classes(arrays: dict[str, np.ndarray]) -> None:
         )
 
 
-def every_fifth(labels: np.ndarray) -> np.ndarray:
-    """Return which examples [n] are test examples where no test set is given: every fifth of each class."""
-    rank = np.zeros(len(labels), dtype=int)  # of an example within its class
+def every_fifth(labels: np.ndarray, users: np.ndarray | None = None) -> np.ndarray:
+    """Return which examples are test examples where no test set is given, bool [n]: every fifth of each class.
+
+    Where their users are known, the examples of a class are counted user by user, in an order of the users that is
+    drawn for the class and is always the same: in the order of the data, every fifth could always be of one user.
+    """
+    is_test = np.zeros(len(labels), dtype=bool)
+    numbers = None if users is None else number_names(users)
     for label in np.unique(labels):
-        rank[labels == label] = np.arange((labels == label).sum())
-    return rank % TEST_EVERY == TEST_EVERY - 1
+        rows = np.flatnonzero(labels == label)
+        if numbers is not None:
+            place = stream(0, "test split", label).permutation(numbers.max() + 1)
+            rows = rows[np.argsort(place[numbers[rows]], kind="stable")]
+        is_test[rows[TEST_EVERY - 1 :: TEST_EVERY]] = True
+    return is_test
+
+
+def _warn_of_lost_users(users: np.ndarray, test_users: np.ndarray) -> None:
+    """Warn of users all of whose examples were split off for the test."""
+    lost = len(np.setdiff1d(test_users, users))
+    if lost:
+        count = len(np.union1d(test_users, users))
+        warnings.warn(
+            f"{lost} of {count} users keep no training example, since every {TEST_EVERY}th example of a class is a test "
+            "example: give test_x and test_y, or more examples of each user",
+            stacklevel=3,
+        )

@@ -82,11 +82,12 @@ def from_csv(
     for table, named in zip(tables, labels, strict=True):
         table.check_known(named, classes, "the class")
     y = [np.searchsorted(classes, named) for named in labels]
-    training = ~every_fifth(y[0]) if test is None else np.ones(len(y[0]), dtype=bool)
+    users = [as_names(f"{t.path}: column {client}", t.column(client)) for t in tables if client]
+    is_test = every_fifth(y[0], *users) if test is None else np.zeros(len(y[0]), dtype=bool)
     x: list[list[np.ndarray]] = [[] for _ in tables]
     for name in header:
         make = _one_hot if name in words else _scaled
-        for of_table, columns in zip(x, make(tables, name, training), strict=True):
+        for of_table, columns in zip(x, make(tables, name, ~is_test), strict=True):
             of_table += columns
     if test is None:
         _, counts = np.unique(labels[0], return_counts=True)
@@ -97,7 +98,6 @@ def from_csv(
             )
     if not x[0]:
         raise InputError(f"{path} has no column besides {' and '.join(required)}")
-    users = [as_names(f"{t.path}: column {client}", t.column(client)) for t in tables if client]
     values = [np.stack(columns, 1) for columns in x]
     rest = (values[1], y[1]) if test is not None else ()
     whose: dict = dict(zip(("users", "test_users"), users, strict=False))
