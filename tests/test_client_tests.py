@@ -132,10 +132,9 @@ def test_a_federation_takes_own_tests_by_number_or_by_name():
 
 
 def test_own_tests_that_the_task_does_not_have_are_refused(digits):
-    for tests, problem in (([[0], [10**6]], "1000000 is named"), ([[], []], "no client has any")):
-        federation = partition.federation(digits.train_y, [[0, 1], [2, 3]], tests=tests)
-        with pytest.raises(InputError, match=problem):
-            run(digits, federation, clients_per_round=1)
+    federation = partition.federation(digits.train_y, [[0, 1], [2, 3]], tests=[[0], [10**6]])
+    with pytest.raises(InputError, match="1000000 is named"):
+        run(digits, federation, clients_per_round=1)
     x, y = np.zeros((8, 2)), np.tile([0, 1], 4)
     with pytest.raises(InputError, match="test_users are of use only with users and with test_x"):
         user_data.from_arrays(x, y, users=y, test_users=y)
@@ -143,6 +142,20 @@ def test_own_tests_that_the_task_does_not_have_are_refused(digits):
         InputError, match=r"test_users has shape \(1,\): it must be one for each of 8"
     ):
         user_data.from_arrays(x, y, x + 1, y, users=y, test_users=[1])
+
+
+def test_a_test_set_of_other_users_is_tested_on_as_a_whole(digits):
+    x, y = np.random.default_rng(0).random((8, 3)), np.tile([0, 1], 4)
+    whose = {"users": [*"aabbccdd"], "test_users": [*"xxyy"]}
+    task = user_data.from_arrays(x, y, x[:4] + 1, y[:4], **whose)
+    users = {"users": task.users, "test_users": task.test_users}
+    with pytest.warns(UserWarning, match="the users of the test examples are none of the clients"):
+        federation = partition.make("natural", task.train_y, **users)
+    assert federation.tests is None
+    assert "own_test_accuracy" not in run(task, federation).frame
+    federation = partition.federation(digits.train_y, [[0, 1], [2, 3]], tests=[[], []])
+    history = run(digits, federation, clients_per_round=1, rounds=1)
+    assert history.client_accuracies is None
 
 
 def test_the_command_prints_and_records_the_clients_accuracies():

@@ -202,6 +202,18 @@ def test_a_federation_is_repeated_from_its_recipe(name):
         np.testing.assert_array_equal(a, b)
 
 
+def test_natural_says_how_many_users_are_left_out_by_default_or_have_no_example_to_tune_on():
+    labels, users = np.arange(150) % 2, np.arange(150)
+    with pytest.warns(UserWarning, match=r"100 of the 150 users are drawn .* \(--clients 150\)"):
+        assert len(partition.make("natural", labels, users=users).shards) == 100
+    assert len(partition.make("natural", labels, users=users, clients=150).shards) == 150
+    kept = np.ones(160, bool)
+    with pytest.raises(InputError, match=r"clients is 80, and 75 users .* validation split, a ten"):
+        partition.make("natural", labels, users=users // 2, clients=80, kept=kept)
+    some = partition.make("natural", labels[:40], users=users[:40] // 2, clients=20, kept=kept)
+    assert len(some.shards) == 20
+
+
 def test_natural_makes_a_client_of_each_user_or_of_some_at_random():
     users = np.array([7, 2, 7, 5, 2, 7])
     labels = np.array([0, 1, 1, 0, 1, 0])

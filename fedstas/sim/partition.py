@@ -6,6 +6,7 @@ Each partition is a function from labels to a `Federation`, named as the functio
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from fedstas.sim.csv_files import read_json, read_rows
 from fedstas.streams import LARGEST_SEED, stream
 
 FILES = ("FILE.npy", "FILE.json", "FILE.csv:COLUMN")  # that name the client of each example
+NATURAL_CLIENTS = 100  # of partition natural at most, by default
+LOST = "in the validation split, a tenth of all: give it more, or join small clients"
 MAX_DRAWS = 1000  # of a partition with a least number of examples
 
 
@@ -351,7 +354,10 @@ def lognormal(labels, clients: int, sigma: float, seed: int, least: int = 0) -> 
 
 def natural(labels, users, clients: int, seed: int, test_users=None) -> Federation:
     """Draw `clients` users at random, each of whom becomes a client; `users` [n] names the user of each example, by
-    numbers or words, and `test_users`, if given, that of each test example."""
+    numbers or words, and `test_users`, if given, that of each test example.
+
+    If none of these clients has a test example, the federation has no `tests`, and a warning says so.
+    """
     labels, seed = _check_labels(labels), _check_seed(seed)
     if users is None:
         raise InputError(
@@ -379,6 +385,13 @@ def natural(labels, users, clients: int, seed: int, test_users=None) -> Federati
         tests_of = dict(zip(names.tolist(), rows, strict=True))
         none = np.zeros(0, dtype=np.int64)
         tests = [tests_of.get(str(name), none) for name in user_ids[chosen]]
+        if not any(map(len, tests)):
+            warnings.warn(
+                "the users of the test examples are none of the clients: accuracy is reported on the whole test set alone, "
+                "not by client",
+                stacklevel=2,
+            )
+            tests = None
     recipe = {"name": "natural", "clients": clients, "seed": seed}
     return federation(labels, shards, tests=tests, **recipe)
 
@@ -470,8 +483,7 @@ def _keep(whole: Federation, kept: np.ndarray, labels: np.ndarray) -> Federation
     shards = [places[shard[kept[shard]]] for shard in whole.shards]
     if empty := [k for k, shard in enumerate(shards) if not len(shard)]:
         raise InputError(
-            f"of client {empty[0]} of {whole.recipe['name']} all examples, here {whole.sizes[empty[0]]}, are in the "
-            "validation split, a tenth of all: give it more, or join small clients"
+            f"of client {empty[0]} of {whole.recipe['name']} all examples, here {whole.sizes[empty[0]]}, are {LOST}"
         )
     return federation(labels, shards, **whole.recipe)
 
@@ -531,7 +543,7 @@ def make(
     Args:
         name: one of `names()`, or FILE.npy, FILE.json or FILE.csv:COLUMN, as in `load_partition`.
         labels: int [n].
-        clients: by default 100, or of `natural` all users if they are fewer.
+        clients: by default 100, or of `natural` all users if they are fewer; if they are more, a warning says so.
         seed: of the partition.
         concentration: of the Dirichlet partitions.
         sigma: of `lognormal`.
@@ -555,13 +567,14 @@ def make(
     check_choice("partition", name, [*_PARTITIONS, *FILES])
     if clients is None:
         by_user = name == "natural" and users is not None
-        clients = min(100, len(np.unique(as_names("users", users)))) if by_user else 100
+        clients = _default_users(users) if by_user else 100
     clients = _check_clients(clients, labels)
     equal = len(labels) // clients if size is None else check_int("size", size, 1)
     client_sizes = _check_sizes(sizes, name, clients, len(labels)) if sizes else [equal] * clients
     if name == "dirichlet_fixed_size":
         return dirichlet_fixed_size(labels, client_sizes, concentration, seed)
     if name == "natural":
+        _check_users_kept(users, kept, clients)
         return natural(labels, users, clients, seed, test_users)
     if name != "by_class":
         own = {"dirichlet": concentration, "lognormal": sigma, "shards": shards_per_client}
@@ -576,6 +589,30 @@ def make(
         )
     smallest = int(np.bincount(labels).min()) // (clients // classes)
     return by_class(labels, clients // classes, size or min(equal, smallest), seed)
+
+
+def _default_users(users) -> int:
+    """Return the number of clients of `natural` by default; users beyond it are left out with a warning."""
+    count = len(np.unique(as_names("users", users)))
+    if count > NATURAL_CLIENTS:
+        warnings.warn(
+            f"{NATURAL_CLIENTS} of the {count} users are drawn as clients: for all of them use clients={count} "
+            f"(--clients {count})",
+            stacklevel=3,
+        )
+    return min(NATURAL_CLIENTS, count)
+
+
+def _check_users_kept(users, kept: np.ndarray | None, clients: int) -> None:
+    """Raise an `InputError` if a task to tune on has fewer users than clients, which the whole task may have."""
+    if kept is None or users is None:
+        return
+    count = len(np.unique(as_names("users", users)))
+    if clients > count:
+        raise InputError(
+            f"clients is {clients}, and {count} users have training examples in a task to tune on: of any others all are "
+            f"{LOST}"
+        )
 
 
 def from_recipe(labels, recipe: dict, users=None, kept=None) -> Federation:

@@ -324,11 +324,12 @@ def prepare(
     tests = federation.tests
     if tests is not None:
         largest = max((rows.max() for rows in tests if len(rows)), default=-1)
-        if not 0 <= largest < len(task.test_y):
-            problem = "no client has any" if largest < 0 else f"{largest} is named"
+        if largest >= len(task.test_y):
             raise InputError(
-                f"the federation's own test examples must be of the {len(task.test_y)} of task {task.name}: {problem}"
+                f"the federation's own test examples must be of the {len(task.test_y)} of task {task.name}: {largest} is "
+                "named"
             )
+        tests = None if largest < 0 else tests
     # Of the task's labels: the federation may have been made from others, of which its `label_counts` are.
     labels = task.train_y.cpu().numpy()
     counts = np.stack([np.bincount(labels[s], minlength=task.classes) for s in shards])
