@@ -224,7 +224,7 @@ def test_vectors_that_do_not_fit_the_documents_are_refused(archives, monkeypatch
     for vectors in (torch.zeros(4, 3), torch.zeros(4), torch.zeros(4, 2, dtype=torch.int64)):
         with pytest.raises(InputError, match="vectors of task newsgroups-words have the shape"):
             replace(task, vectors=vectors)
-    with pytest.raises(InputError, match="unknown token"):
+    with pytest.raises(InputError, match="the unknown token 2 in row"):
         replace(task, vectors=task.vectors[:2])
     with pytest.raises(InputError, match="its examples are features"):
         replace(tasks.load("newsgroups", root=archives), vectors=task.vectors)

@@ -93,8 +93,49 @@ def test_from_arrays_scales_images_of_bytes_and_takes_documents_of_tokens():
     assert images.network == "convolutional"
     documents = user_data.from_arrays(np.ones((20, 4), dtype=int), Y, documents=True)
     assert documents.kind == "documents" and documents.network == "text-cnn"
-    with pytest.raises(InputError, match="empty document or an unknown token"):
+    with pytest.raises(InputError, match=r"train_x .* an empty document in row 0"):
         user_data.from_arrays(np.zeros((20, 4), dtype=int), Y, documents=True)
+
+
+def test_documents_of_the_test_set_may_have_tokens_of_their_own():
+    tokens = 1 + np.arange(80).reshape(20, 4)
+    task = user_data.from_arrays(tokens[5:], Y[5:], tokens[:15], Y[:15], documents=True)
+    assert task.tokens == 81 and task.model(0)(task.test_x).shape == (15, 2)
+    assert (
+        user_data.from_arrays(tokens[:15], Y[:15], tokens[5:], Y[5:], documents=True).tokens == 81
+    )
+    tokens[7, 2] = -3
+    with pytest.raises(InputError, match=r"train_x .* the unknown token -3 in row 7"):
+        user_data.from_arrays(tokens, Y, tokens[:15], Y[:15], documents=True)
+
+
+def test_from_texts_makes_tokens_of_words():
+    texts = ["A good film", "Schöne Tage, 12 gute", "", "good"] * 5
+    users = np.arange(20) % 5
+    task = user_data.from_texts(texts, Y, users=users, length=3, vocabulary=4)
+    assert task.kind == "documents" and task.network == "text-cnn"
+    assert task.train_x.shape == (16, 3) and task.test_x.shape == (4, 3) and task.tokens == 6
+    assert task.train_x.unique().tolist() == [0, 1, 2, 3, 4, 5]  # "good" is 2, by far the first
+    same = user_data.from_arrays(np.arange(20)[:, None], Y, users=users)  # the same split
+    assert task.users.tolist() == same.users.tolist()
+    rows = [texts[int(k)] for k in same.train_x[:, 0]]
+    assert (task.train_x[[text == "good" for text in rows]] == torch.tensor([2, 0, 0])).all()
+    known = user_data.from_texts(texts, Y, ["schöne", "other"], [0, 1])
+    assert known.test_x[1, 0] == 1 and known.test_x[0, 0] > 1
+    for arguments, message in (
+        ((texts[:-1], Y), r"y has shape \(20,\): it must be one for each of 19 examples"),
+        (([*texts[:-1], None], Y), "texts has None in row 19: each must be a text"),
+        (("a good film", Y), "texts is 'a good film': give a list of texts"),
+        ((texts, Y, texts), "a test set is test_texts and test_y: give both, or neither"),
+    ):
+        with pytest.raises(InputError, match=message):
+            user_data.from_texts(*arguments)
+
+
+def test_the_users_of_test_examples_are_part_of_the_datas_digest():
+    whose = [user_data.from_arrays(X, Y, X + 1, Y, users=Y, test_users=u) for u in (Y, 1 - Y)]
+    assert whose[0].digest != whose[1].digest
+    assert user_data.from_arrays(X, Y, X + 1, Y, users=Y).digest not in {t.digest for t in whose}
 
 
 @pytest.mark.parametrize(
@@ -102,6 +143,12 @@ def test_from_arrays_scales_images_of_bytes_and_takes_documents_of_tokens():
     [
         ((X, Y[:-1]), r"y has shape \(19,\): it must be one for each of 20"),
         ((X, Y[:, None]), r"y has shape \(20, 1\)"),
+        ((X, Y / 1), r"y is an array of float64: number classes by y.astype\(int\)"),
+        ((X, Y * 2.0 - 1), r"y is an array of float64: .* by np.unique\(y, return_inverse=True\)"),
+        ((X, Y * 2 - 1), r"y has -1 in row 0: .* as np.unique\(y, return_inverse=True\)\[1\]"),
+        ((["a good film"] * 20, Y), r"x is an array of <U11: .* \(if they are texts: from_texts\)"),
+        ((np.array(["a good film"] * 20, object), Y), "'a good film' in row 0: .* from_texts"),
+        ((X.astype(np.uint8), Y, X.astype(int), Y), "x is an array of uint8 and test_x one of int"),
         ((X, Y / 2), "y is an array of float64: it must be one of whole numbers from 0"),
         ((X, Y.astype(str)), r"y are words: number them, as np.unique\(y, return_inverse=True\)"),
         ((X, Y == 1), r"y is an array of bool: .* as y.astype\(int\)"),

@@ -132,13 +132,8 @@ class Task:
         object.__setattr__(self, "network", self.network or self.networks[0])
         if self.vectors is not None:
             _check_vectors(self)
-        for key in EXAMPLE_KEYS if self.kind == "documents" else ():
-            x = getattr(self, key)
-            if not (x > 0).any(1).all() or not 0 <= x.min() <= x.max() < self.tokens:
-                raise InputError(
-                    f"{key} of task {self.name} has an empty document or an unknown token: each needs a "
-                    f"token of 1..{self.tokens - 1}, and 0 is padding"
-                )
+        if self.kind == "documents":
+            _check_documents(self)
 
     @property
     def kind(self) -> str:
@@ -149,10 +144,10 @@ class Task:
 
     @property
     def tokens(self) -> int:
-        """The number of different tokens in the training documents, or with fixed vectors, padding included."""
+        """The number of tokens, from 0, which is padding, to the largest in the documents; or of fixed vectors."""
         if self.vectors is not None:
             return len(self.vectors)
-        return int(self.train_x.max()) + 1 if self.train_x.numel() else 1
+        return 1 + max(int(x.max()) if x.numel() else 0 for x in (self.train_x, self.test_x))
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -213,6 +208,28 @@ class Task:
         """Copy the task to a device."""
         keys = KEYS if self.vectors is None else (*KEYS, "vectors")
         return replace(self, **{k: getattr(self, k).to(device) for k in keys})
+
+
+def _check_documents(task: Task) -> None:
+    """Raise an `InputError` with the row of a document that is empty, or has a token without a vector or below 0."""
+    for key in EXAMPLE_KEYS:
+        x, allowed = (
+            getattr(task, key),
+            f"each needs a token of 1..{task.tokens - 1}, and 0 is padding",
+        )
+        is_unknown = (x < 0) | (x >= task.tokens)
+        if is_unknown.any():
+            row = int(is_unknown.any(1).nonzero()[0])
+            token = int(x[row][is_unknown[row]][0])
+            raise InputError(
+                f"{key} of task {task.name} has the unknown token {token} in row {row}: {allowed}"
+            )
+        is_empty = ~(x > 0).any(1)
+        if is_empty.any():
+            row = int(is_empty.nonzero()[0])
+            raise InputError(
+                f"{key} of task {task.name} has an empty document in row {row}: {allowed}"
+            )
 
 
 def _check_vectors(task: Task) -> None:
@@ -415,10 +432,11 @@ def check_tensors(
             raise InputError(f"{name} has shape {np.shape(given)}: one for each of {len(y)}")
 
 
-def tensors_digest(tensors: dict[str, Tensor], users) -> str:
+def tensors_digest(tensors: dict[str, Tensor], users, test_users=None) -> str:
     """Return the SHA-256 that identifies the tensors, by key, and the users of a task from the user's data."""
     arrays = {k: v.cpu().numpy() for k, v in tensors.items()}
-    arrays |= {} if users is None else {"users": np.asarray(users)}
+    whose = {"users": users, "test_users": test_users}
+    arrays |= {k: np.asarray(names) for k, names in whose.items() if names is not None}
     return _combine(array_digests(arrays))
 
 
@@ -434,7 +452,7 @@ def _load_user_task(spec: str) -> Task:
             )
         tensors = {k: getattr(task, k) for k in KEYS}
         check_tensors(**tensors, classes=task.classes, users=task.users, test_users=task.test_users)
-    digest = tensors_digest(tensors, task.users)
+    digest = tensors_digest(tensors, task.users, task.test_users)
     return replace(task, name=source.name, digest=digest, source=source)
 
 
@@ -464,7 +482,7 @@ def _check_network(task: Task) -> None:
 
 def array_digests(arrays: dict[str, np.ndarray]) -> dict[str, str]:
     """Return the SHA-256 of each array of a task, by key."""
-    keys = [k for k in (*KEYS, "users") if k in arrays]
+    keys = [k for k in (*KEYS, "users", "test_users") if k in arrays]
     return {k: hashlib.sha256(np.ascontiguousarray(arrays[k]).data).hexdigest() for k in keys}
 
 

@@ -29,6 +29,7 @@ AUTHOR = r"(?m)^From:(.*)$"  # header line of a post
 ADDRESS = r"[\w.+%=!/-]+@[\w.-]+"
 VOCABULARY = 5000  # the most frequent words, which have tokens of their own
 MAX_WORDS = 100  # words of a post that are kept
+WORD, ANY_WORD = "[a-z]+", r"[^\W_]+"  # in lower case: of English, and of any script with digits
 UNKNOWN = 1  # the token of every other word
 TITLE_WORDS = 12  # of a title of Reuters, of which the longest has 11
 FREQUENT_WORDS = (
@@ -119,26 +120,31 @@ def fetch_newsgroups(root: Path) -> tuple:
     return tuple(splits)
 
 
-def find_words(text: str) -> list[str]:
-    """Return the words of a text, in lower case."""
-    return re.findall("[a-z]+", text.lower())
+def find_words(text: str, pattern: str = WORD) -> list[str]:
+    """Return the words of a text, in lower case; `pattern` is the regular expression of a word."""
+    return re.findall(pattern, text.lower())
 
 
 def tokenise(
-    train: tuple, test: tuple, length: int = MAX_WORDS, vocabulary: int | None = None
+    train: tuple,
+    test: tuple,
+    length: int = MAX_WORDS,
+    vocabulary: int | None = None,
+    pattern: str = WORD,
 ) -> dict[str, np.ndarray]:
     """Convert texts, labels and authors, as `fetch_newsgroups` returns them, to arrays.
 
     The first `length` words of each text are kept. The `vocabulary` most frequent words of the training texts, so
     shortened, have the tokens from 2 on (ties in alphabetical order), by default 5,000; any other word has the token 1.
     A text without a word becomes one unknown word, so that its label and author are kept. Where texts have no authors,
-    `train` is a pair, and there are no users.
+    `train` is a pair, and there are no users. `pattern` is the regular expression of a word.
     """
     (train_texts, train_labels, *authors), (test_texts, test_labels, *_) = train, test
     texts_of = {"train": train_texts, "test": test_texts}
     labels_of = {"train": train_labels, "test": test_labels}
     split = {
-        name: [find_words(text)[:length] for text in texts] for name, texts in texts_of.items()
+        name: [find_words(text, pattern)[:length] for text in texts]
+        for name, texts in texts_of.items()
     }
     counts = Counter(word for words in split["train"] for word in words)
     known = sorted(counts, key=lambda word: (-counts[word], word))[: vocabulary or VOCABULARY]

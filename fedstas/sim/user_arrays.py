@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from numbers import Real
 
 import numpy as np
 import torch
 
 from fedstas.arrays import as_array, as_names, number_names
-from fedstas.errors import InputError, format_value
+from fedstas.errors import InputError, check_int, format_value
+from fedstas.sim import text
 from fedstas.sim.tasks import KEYS, LABEL_KEYS, TEST_EVERY, Task, check_tensors, tensors_digest
 from fedstas.streams import stream
 
+TEXT_HINT = "(if they are texts: from_texts)"
 FLOAT32_STEPS = 256  # a column whose values span fewer steps of float32 is refused
 
 
@@ -45,14 +48,97 @@ def from_arrays(
         InputError: a value is missing or not finite, float32 cannot tell the values of a column apart, the data do
             not fit together, or `tasks.check_tensors` refuses them.
     """
+    _check_test_set("test_x", test_x, test_y)
+    examples = {"x": x} | ({} if test_x is None else {"test_x": test_x})
+    arrays = {name: as_array(name, each) for name, each in examples.items()}
+    kinds = {name: array.dtype for name, array in arrays.items()}
+    if not documents and len({kind == np.uint8 for kind in kinds.values()}) > 1:
+        raise InputError(
+            f"x is an array of {kinds['x']} and test_x one of {kinds['test_x']}: only bytes (uint8) are divided by 255, so "
+            "give both in one type"
+        )
+    arrays = {name: _as_examples(name, each, documents) for name, each in arrays.items()}
+    return _make_task(arrays, y, test_y, users, test_users, network)
+
+
+def from_texts(
+    texts,
+    y,
+    test_texts=None,
+    test_y=None,
+    *,
+    users=None,
+    test_users=None,
+    length: int = text.MAX_WORDS,
+    vocabulary: int = text.VOCABULARY,
+    network: str = "",
+) -> Task:
+    """Make a task of texts, whose words become tokens.
+
+    Words are runs of letters and digits of any script, in lower case. The most frequent ones of the training texts have
+    tokens of their own; any other word has the token 1.
+
+    Args:
+        texts: of the examples, strings [n].
+        y: as in `from_arrays`.
+        test_texts: test examples, as texts; without any, see `from_arrays`.
+        test_y: their labels.
+        users: as in `from_arrays`.
+        test_users: as in `from_arrays`.
+        length: the number of words of a text that are kept.
+        vocabulary: the number of words that have tokens of their own.
+        network: as in `tasks.load`.
+
+    Raises:
+        InputError: an example is no text, or the data do not fit together.
+    """
+    _check_test_set("test_texts", test_texts, test_y)
+    length, vocabulary = check_int("length", length, 1), check_int("vocabulary", vocabulary, 1)
+    arrays = {"x": _as_texts("texts", texts)}
+    if test_texts is not None:
+        arrays["test_x"] = _as_texts("test_texts", test_texts)
+
+    def tokenise(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tokens of training texts and of test texts, int64 [n, length]."""
+        splits = [(each, np.zeros(len(each))) for each in (train, test)]  # labels are not needed
+        tokens = text.tokenise(*splits, length, vocabulary, text.ANY_WORD)
+        return tokens["train_x"], tokens["test_x"]
+
+    return _make_task(arrays, y, test_y, users, test_users, network, tokenise)
+
+
+def _check_test_set(name: str, test_x, test_y) -> None:
+    """Raise an `InputError` if test examples, of this name, have no labels or the reverse."""
     if (test_x is None) != (test_y is None):
-        raise InputError("a test set is test_x and test_y: give both, or neither")
-    arrays = {"x": _as_examples("x", x, documents), "y": _as_labels("y", y)}
-    if test_x is not None:
-        arrays |= {
-            "test_x": _as_examples("test_x", test_x, documents),
-            "test_y": _as_labels("test_y", test_y),
-        }
+        raise InputError(f"a test set is {name} and test_y: give both, or neither")
+
+
+def _as_texts(name: str, values) -> np.ndarray:
+    """Return texts as an array of strings [n]; `InputError` that names the row of one that is none."""
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise InputError(f"{name} is {format_value(values)}: give a list of texts")
+    texts = list(values)
+    for row, each in enumerate(texts):
+        if not isinstance(each, str):
+            raise InputError(f"{name} has {format_value(each)} in row {row}: each must be a text")
+    return np.array(texts, dtype=object)
+
+
+def _make_task(
+    arrays: dict[str, np.ndarray],
+    y,
+    test_y,
+    users,
+    test_users,
+    network: str,
+    encode: Callable[[np.ndarray, np.ndarray], Sequence[np.ndarray]] | None = None,
+) -> Task:
+    """Make a task of the examples "x" and, if given, "test_x" in `arrays`; other arguments as in `from_arrays`.
+
+    `encode` makes numbers of training and test examples, once a test set is split off.
+    """
+    arrays |= {"y": _as_labels("y", y)}
+    arrays |= {} if test_y is None else {"test_y": _as_labels("test_y", test_y)}
     if test_users is not None and (users is None or test_y is None):
         raise InputError(
             "test_users are of use only with users and with test_x and test_y: give them too"
@@ -66,7 +152,7 @@ def from_arrays(
             raise InputError(f"{shape}: it must be one for each of {len(examples)} examples")
     _check_classes(arrays)
     x, y, users = arrays["x"], arrays["y"], arrays.get("users")
-    if test_x is None:
+    if test_y is None:
         is_test = every_fifth(y, users)
         x, y, test_x, test_y = x[~is_test], y[~is_test], x[is_test], y[is_test]
         if users is not None:
@@ -76,7 +162,9 @@ def from_arrays(
         test_x, test_y, test_users = arrays["test_x"], arrays["test_y"], arrays.get("test_users")
         if np.array_equal(x, test_x) and np.array_equal(y, test_y):
             message = "the test set is the training set: accuracies are of what was trained on"
-            warnings.warn(message, stacklevel=2)
+            warnings.warn(message, stacklevel=3)
+    if encode is not None:
+        x, test_x = encode(x, test_x)
     tensors = {
         key: torch.from_numpy(np.ascontiguousarray(array))
         for key, array in zip(KEYS, (x, y, test_x, test_y), strict=True)
@@ -89,7 +177,7 @@ def from_arrays(
             test_users = np.where(known[places] == test_users, places, -1).astype(np.int64)
     classes = 1 + max(int(tensors[k].max()) if len(tensors[k]) else 0 for k in LABEL_KEYS)
     check_tensors(**tensors, classes=classes, users=users, test_users=test_users)
-    digest = tensors_digest(tensors, users)
+    digest = tensors_digest(tensors, users, test_users)
     names = {"users": users, "test_users": test_users}
     return Task("arrays", **tensors, classes=classes, digest=digest, network=network, **names)
 
@@ -113,33 +201,42 @@ def _as_numbers(name: str, values) -> np.ndarray:
             for value in np.ravel(np.asarray(each, dtype=object)):
                 if not isinstance(value, Real):
                     advice = "each must be a number: fill in what is missing, or leave the row out"
+                    if isinstance(value, str) and value.strip():
+                        advice = f"each must be a number {TEXT_HINT}"
                     raise InputError(f"{name} has {format_value(value)} in row {row}: {advice}")
         array = np.array(array.tolist())
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name} is an array of {array.dtype}: it must be one of numbers")
+        hint = f" {TEXT_HINT}" if array.dtype.kind == "U" else ""
+        raise InputError(f"{name} is an array of {array.dtype}: it must be one of numbers{hint}")
     return array
 
 
 def _as_labels(name: str, values) -> np.ndarray:
     """Return labels as int64 [n]; `InputError` unless they are whole numbers from 0 on."""
-    array = as_array(name, values)
+    array, renumber = as_array(name, values), f"np.unique({name}, return_inverse=True)[1]"
     if array.dtype.kind in "US" or (
         array.dtype == object and isinstance(next(iter(array.flat), 0), str)
     ):
-        raise InputError(
-            f"{name} are words: number them, as np.unique({name}, return_inverse=True)[1]"
-        )
+        raise InputError(f"{name} are words: number them, as {renumber}")
     if array.dtype == bool:
         raise InputError(
             f"{name} is an array of bool: number the classes 0 and 1, as {name}.astype(int)"
         )
     array = _as_numbers(name, array)
     if array.dtype.kind not in "iu":
-        kind = "whole numbers from 0 on, which name classes (a measured number names none)"
+        measured = "(a measured number names none)"
+        if array.size and np.isfinite(array).all() and (array == np.floor(array)).all():
+            whole = f"{name}.astype(int)" if array.min() >= 0 else renumber
+            raise InputError(
+                f"{name} is an array of {array.dtype}: number classes by {whole} {measured}"
+            )
+        kind = f"whole numbers from 0 on, which name classes {measured}"
         raise InputError(f"{name} is an array of {array.dtype}: it must be one of {kind}")
     if (array < 0).any():
         row = np.argwhere(array < 0)[0][0]
-        raise InputError(f"{name} has {array[row]} in row {row}: number classes from 0 on")
+        raise InputError(
+            f"{name} has {array[row]} in row {row}: number classes from 0 on, as {renumber}"
+        )
     return array.astype(np.int64)
 
 
@@ -231,5 +328,5 @@ def _warn_of_lost_users(users: np.ndarray, test_users: np.ndarray) -> None:
         warnings.warn(
             f"{lost} of {count} users keep no training example, since every {TEST_EVERY}th example of a class is a test "
             "example: give test_x and test_y, or more examples of each user",
-            stacklevel=3,
+            stacklevel=4,
         )
