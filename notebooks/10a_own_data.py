@@ -77,6 +77,7 @@ plots.set_page_style()
 # | Your data | Reader | Whose an example is |
 # | --- | --- | --- |
 # | arrays, tensors, lists, columns of pandas | `from_arrays` | `users=`, one for each example |
+# | texts | `from_texts` | `users=`, one for each example |
 # | a table | `from_csv` | `client=`, the name of a column |
 # | a folder of images | `from_folder` | `client="folder"`, or a pattern in the file's name |
 # | a `Dataset` of torch or torchvision | `from_dataset` | `users=`, one for each example |
@@ -84,7 +85,7 @@ plots.set_page_style()
 # | LEAF's JSON | `from_leaf` | its users |
 # | PFLlib's files | `from_pfllib` | a file for each client |
 #
-# Without a test set, every fifth example of each class is held back. This page's own task is made of arrays. The examples come first, in whatever
+# Without a test set, every fifth example of each class is held back, about a fifth of each user's where users are known. This page's own task is made of arrays. The examples come first, in whatever
 # shape your network takes, and then their labels, counted from 0:
 
 # %% tags=["remove-input"]
@@ -234,7 +235,8 @@ expect(
 #
 # You write a function of the task that returns a torch module. The module is tried before it trains: it must give one number for each class, and the
 # same numbers each time, so dropout and batch normalisation are refused. A network with either belongs in {doc}`your own loop <10b_own_loop>`. Without the option you get a
-# perceptron, or a small convolutional network where the images are 3 x 32 x 32.
+# perceptron, a small convolutional network where the images are 3 x 32 x 32, or a Text-CNN where the examples are texts
+# (`--network transformer` is the other one for texts).
 
 # %% tags=["remove-input"]
 ch10a.show_file(s.network)

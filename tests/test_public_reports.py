@@ -210,6 +210,10 @@ def test_folders_of_clients_that_would_be_read_as_classes_are_said():
         save_images(f"hospitals/{client}", classes=("cat", "dog"))
     with pytest.warns(UserWarning, match="classes are ann, bob, .* folders cat, dog, .*'folder'"):
         user_data.from_folder("hospitals")
+    save_images("clinics/ann", classes=("cat", "dog"))
+    save_images("clinics/bob", classes=("dog",))
+    with pytest.warns(UserWarning, match="several have the folders dog, .*'folder'"):
+        user_data.from_folder("clinics")
 
 
 def test_a_photo_is_turned_as_its_camera_says():
@@ -249,6 +253,9 @@ def test_decimal_commas_are_read_on_request_and_else_recognised():
     with pytest.raises(
         InputError, match=r"line 2: column size is '0,5': .* a decimal comma: decimal"
     ):
+        user_data.from_csv(table, **options)
+    write_table("size,kind", [("1,000", "a")], delimiter=";")
+    with pytest.raises(InputError, match=r"'1,000': .* if ',' separates thousands, remove it"):
         user_data.from_csv(table, **options)
     write_table("size,kind", [("1.234,5", "a")], delimiter=";")
     with pytest.raises(InputError, match=r"line 2: column size is '1\.234,5': it must be a number"):
@@ -294,6 +301,10 @@ def test_a_dataset_of_torch_is_read():
     for dataset, message in (
         (Pairs(noise=1.0), r"train\[0\] is another each time it is read: leave out augmentation"),
         (iter([]), "train is a list_iterator: it must have a length, and items"),
+        (
+            [(Image.new("RGB", (4, 4)), 0)] * 10,
+            r"train\[0\] has a PIL image: .*transform=ToTensor\(\)",
+        ),
         ([1, 2], r"train\[0\] is 1: it must be \(example, label\)"),
         (
             [(np.ones(2), 0), (np.ones(3), 1)],
@@ -328,6 +339,12 @@ def test_files_of_leaf_are_read():
     valid = leaf(["a"])
     for changes, message in (
         ({"num_samples": [9]}, "user 'a' has 10 x and 10 y, num_samples 9: they must be as many"),
+        ({"users": 3}, "bad.json: users is 3: it must be a list"),
+        ({"users": [["a"]]}, r"bad.json: user \['a'\] must be named by a text"),
+        ({"num_samples": 10}, "num_samples is 10: it must be a list"),
+        ({"user_data": [1]}, r"user_data is \[1\]: it must be an object"),
+        ({"user_data": {"a": {"x": [1]}}}, "user 'a' must have lists x and y in user_data"),
+        ({"user_data": {"a": {"x": 1, "y": 2}}}, "user 'a' must have lists x and y"),
         ({"users": ["a", "z"], "num_samples": [10, 1]}, "user 'z' has no user_data"),
         ({"users": ["a", "a"], "num_samples": [10, 10]}, "user 'a' is there twice"),
         ({"user_data": {"a": {"x": ["to", "be"] * 5, "y": [3, 7] * 5}}}, "holds examples of text"),
@@ -354,6 +371,22 @@ def test_files_of_pfllib_are_read_and_run_no_code(capsys):
     task = user_data.from_pfllib("p")
     assert task.train_x[:, 0, 0, 0].tolist() == task.users.tolist() == list(np.repeat(range(11), 6))
     assert len(task.test_y) == 22
+    np.savez_compressed("p/test/4.npz", data={"x": np.zeros(0), "y": np.zeros(0)})
+    assert len(user_data.from_pfllib("p").test_y) == 20
+    x, y = np.zeros((6, 1, 2, 2), np.float32), np.arange(6) % 2
+    for data, message in (
+        (
+            {"x": x[:, 0], "y": y},
+            r"p/train/3\.npz has examples float32 of shape \(2, 2\), and p/tr",
+        ),
+        ({"x": x.astype(np.uint8), "y": y}, r"p/train/3\.npz has examples uint8 of shape"),
+        ({"x": x, "y": y[1:]}, r"p/train/3\.npz has x .* and y int64 \(5,\): x must be numbers"),
+        ({"x": x, "y": list("ababab")}, r"p/train/3\.npz has x .* and y <U1 \(6,\)"),
+        ({"x": x, "y": y / 2}, r"p/train/3\.npz has a label that is not whole"),
+    ):
+        np.savez_compressed("p/train/3.npz", data=data)
+        with pytest.raises(InputError, match=message):
+            user_data.from_pfllib("p")
     np.savez_compressed("p/train/3.npz", data={"x": Code(), "y": Code()})
     with pytest.raises(
         InputError, match=r"p/train/3\.npz is no client of PFLlib \(Unpickl.* builtins.print"

@@ -100,8 +100,8 @@ def from_texts(
 
     def tokenise(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens of training texts and of test texts, int64 [n, length]."""
-        splits = [(each, np.zeros(len(each))) for each in (train, test)]  # labels are not needed
-        tokens = text.tokenise(*splits, length, vocabulary, text.ANY_WORD)
+        with_labels = [(each, np.zeros(len(each))) for each in (train, test)]  # any will do
+        tokens = text.tokenise(with_labels[0], with_labels[1], length, vocabulary, text.ANY_WORD)
         return tokens["train_x"], tokens["test_x"]
 
     return _make_task(arrays, y, test_y, users, test_users, network, tokenise)

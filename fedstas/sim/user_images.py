@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,16 +76,16 @@ def _client_pattern(client: str | None) -> Callable[[str], re.Match | None] | No
 
 def _subfolders(place: Path) -> list[str]:
     """Return the names of the folders in a folder, ascending, without hidden ones; perhaps none."""
-    return sorted(each.name for each in place.iterdir() if each.is_dir() and each.name[0] != ".")
+    names = sorted(each.name for each in place.iterdir() if each.is_dir())
+    return [name for name in names if name[0] != "." and name != "__MACOSX"]
 
 
 def _folders(place: Path) -> list[str]:
-    """Return the names of the folders in a folder, ascending, without hidden ones."""
+    """Return the names of the folders in a folder as `_subfolders` does; `InputError` if there are none."""
     try:
-        names = sorted(each.name for each in place.iterdir() if each.is_dir())
+        names = _subfolders(place)
     except OSError as error:
         raise InputError(f"{place} is no folder of images by class: {error}") from error
-    names = [name for name in names if name[0] != "." and name != "__MACOSX"]
     if not names:
         raise InputError(f"{place} is no folder of images by class: it has no folders")
     return names
@@ -97,10 +98,11 @@ def _read_images(place: Path, size: int, client: str | None, find_client):
     classes = sorted({name for _, name in pairs})
     if all(PLAIN_DECIMAL.fullmatch(name) for name in classes):
         classes.sort(key=int)  # class 9 before class 10
-    inside = [_subfolders(place / name) for _, name in pairs] if client is None else [[]]
-    if len(inside) > 1 and len(inside[0]) > 1 and all(each == inside[0] for each in inside):
+    inside = [_subfolders(place / name) for _, name in pairs] if client is None else []
+    times = Counter(name for folders in inside for name in folders)
+    if shared := [name for name in sorted(times) if times[name] > 1]:
         message = (
-            f"{place}: the classes are {', '.join(classes[:2])}, ..., and each has the folders {', '.join(inside[0][:2])}, "
+            f"{place}: the classes are {', '.join(classes[:2])}, ..., and several have the folders {', '.join(shared[:2])}, "
             "...: if these are the classes, and those above are clients, use client='folder'"
         )
         warnings.warn(message, stacklevel=3)

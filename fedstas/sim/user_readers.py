@@ -49,6 +49,10 @@ def _read_dataset(name: str, dataset) -> tuple[np.ndarray, np.ndarray]:
         item = dataset[k]
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise InputError(f"{name}[{k}] is {format_value(item)}: it must be (example, label)")
+        if hasattr(item[0], "convert") and hasattr(item[0], "mode"):
+            raise InputError(
+                f"{name}[{k}] has a PIL image: make tensors of images, as transform=ToTensor() does"
+            )
         x, y = (np.asarray(part) for part in item)
         if y.size != 1 or x.dtype == object or (examples and x.shape != examples[0].shape):
             shapes = f"shapes {x.shape} and {y.shape}"
@@ -184,7 +188,7 @@ def from_leaf(train, test=None, *, shape: Sequence[int] | None = None, network: 
     for place, (x, y, _) in zip((train, test), splits, strict=False):
         try:
             array = np.array(x) if shape is None else np.array(x).reshape(len(x), *shape)
-        except ValueError:
+        except (TypeError, ValueError):
             reason = f"cannot have the shape {shape}" if shape else "differ in length"
             raise InputError(f"{place}: examples {reason}") from None
         if array.dtype.kind in "US":
@@ -204,14 +208,22 @@ def _read_leaf(place: Path) -> tuple[list, np.ndarray, np.ndarray]:
         content = read_json(file)
         if not isinstance(content, dict) or not {"users", "user_data"} <= set(content):
             raise InputError(f"{file} is not of LEAF: it must have users and user_data")
+        for key, kind in (("users", list), ("user_data", dict), ("num_samples", list)):
+            if not isinstance(value := content.get(key, []), kind):
+                form = "an object" if kind is dict else "a list"
+                raise InputError(f"{file}: {key} is {format_value(value)}: it must be {form}")
         counts = content.get("num_samples", [None] * len(content["users"]))
         if len(counts) != len(content["users"]):
             raise InputError(f"{file}: users and num_samples differ in length")
         for user, count in zip(content["users"], counts, strict=True):
+            if not isinstance(user, str):
+                raise InputError(f"{file}: user {format_value(user)} must be named by a text")
             shard = content["user_data"].get(user)
             if shard is None or user in data:
                 reason = "has no user_data" if shard is None else "is there twice"
                 raise InputError(f"{file}: user {user!r} {reason}")
+            if not isinstance(shard, dict) or not all(isinstance(shard.get(k), list) for k in "xy"):
+                raise InputError(f"{file}: user {user!r} must have lists x and y in user_data")
             if (
                 not len(shard["x"])
                 == len(shard["y"])
@@ -238,16 +250,26 @@ def from_pfllib(folder, *, network: str = "") -> Task:
         network: as in `tasks.load`.
 
     Raises:
-        InputError: names the file that cannot be read.
+        InputError: names the file that cannot be read, or whose examples differ in shape or type from others.
     """
     parts: list[np.ndarray] = []
     users: dict[str, np.ndarray] = {}
+    first: tuple = ()  # shape, whether they are bytes, and file of the first examples
     for split in ("train", "test"):
         files = list(Path(folder, split).glob("*.npz"))
         if not files or not all(file.stem.isdecimal() for file in files):
             raise InputError(f"{Path(folder, split)} must hold files 0.npz, 1.npz, ... of clients")
         files.sort(key=lambda file: int(file.stem))
         shards = [(int(file.stem), *_read_pfllib(file)) for file in files]
+        for file, (_, x, _) in zip(files, shards, strict=True):
+            kind = (x.shape[1:], x.dtype == np.uint8)
+            if len(x) and kind != (first := first or (*kind, file))[:2]:
+                raise InputError(
+                    f"{file} has examples {x.dtype} of shape {x.shape[1:]}, and {first[2]} others: they must be alike"
+                )
+        shards = [shard for shard in shards if len(shard[1])]  # a client may have no test examples
+        if not shards:
+            raise InputError(f"{Path(folder, split)} holds no example: give it at least one")
         parts += [
             np.concatenate([x for _, x, _ in shards]),
             np.concatenate([y for *_, y in shards]),
@@ -285,4 +307,9 @@ def _read_pfllib(file: Path) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(
             f"{file} is no client of PFLlib ({type(error).__name__}: {error})"
         ) from error
-    return x, y.astype(np.int64) if np.array_equal(y, np.floor(y)) else y
+    if x.dtype.kind not in "fiub" or y.dtype.kind not in "fiu" or y.shape != x.shape[:1]:
+        kinds = f"x {x.dtype} {x.shape} and y {y.dtype} {y.shape}"
+        raise InputError(f"{file} has {kinds}: x must be numbers [n, ...], and y whole numbers [n]")
+    if not np.array_equal(y, np.floor(y)):
+        raise InputError(f"{file} has a label that is not whole: y must be whole numbers [n]")
+    return x, y.astype(np.int64)

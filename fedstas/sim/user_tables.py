@@ -182,8 +182,11 @@ class _Table:
                 place = f"{self.path} line {self.lines[row]}: column {name} is {cell!r}"
                 what = "a missing value: fill it in, leave the row out, or use missing='indicate'"
                 other = f"it must be a number (of words: words=[{name!r}])"
-                if re.fullmatch(r"[+-]?[0-9.]*,[0-9]+", cell):
+                if self.decimal == "." and re.fullmatch(r"[+-]?[0-9.]*,[0-9]+", cell):
                     other = "it must be a number (with a decimal comma: decimal=',')"
+                if re.fullmatch(r"[+-]?[0-9]{1,3}([.,][0-9]{3})+([.,][0-9]+)?", cell):
+                    sign = "." if self.decimal == "," else ","
+                    other += f"; if {sign!r} separates thousands, remove it"
                 raise InputError(f"{place}: {what if cell in MISSING else other}")
         return values
 
