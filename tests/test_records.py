@@ -402,6 +402,14 @@ def test_a_recorded_partition_is_read_back_and_refused_if_damaged(digits, federa
         records.load_partitions(tmp_path)
 
 
+def test_two_recorded_partitions_of_one_name_are_refused(digits, federation, tmp_path):
+    data = records.save_partition(digits, federation, tmp_path)
+    for path in (data, data.with_suffix(".json")):
+        path.with_stem(f"{path.stem}-again").write_bytes(path.read_bytes())
+    with pytest.raises(InputError, match=r"-again\.json.* both hold a partition 'dirichlet': move"):
+        records.load_partitions(tmp_path)
+
+
 def test_the_next_write_deletes_the_partial_file_of_a_killed_process(tmp_path):
     file = tmp_path / "page.ipynb"
     for kind in ("partial", "lock"):

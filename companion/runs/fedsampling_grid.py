@@ -32,7 +32,7 @@ LR = dict.fromkeys(NETWORKS, 0.5)
 SERVER = {(network, m): 0.3 if m == "fedadagrad" else 0.03 for network in NETWORKS for m in FEDOPT}
 USUAL_SIGMA = 1.5  # spread of the log-normal sizes, where something else varies
 SIGMAS = (0.0, USUAL_SIGMA, 3.0)  # the spreads of the sweep `imbalance`
-SPREADS = (0.0, 0.75, 1.5, 2.25, 3.0)  # the same, of the ablations
+SPREADS = (0.0, 0.75, 1.5, 2.25, 3.0)  # the spreads of the ablations' log-normal sizes
 EPSILONS, CAPS = (0.5, 1.0, 10.0), {"topics": (20, 500), "mnist": (100, 3000)}
 # FedSampling with private sizes.
 HIDDEN = {"topics": {"epsilon": 3.0, "size_cap": 100}, "mnist": {"epsilon": 3.0, "size_cap": 700}}

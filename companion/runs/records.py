@@ -39,13 +39,19 @@ FORMAT = 1  # of sidecars and tables
 # Hex digits of `cohorts_chain` per round: of the hash of all cohorts up to that round.
 CHAIN_DIGITS = 4
 ROWS, RUNS = "rows.parquet", "runs.parquet"
-PARTITIONS = "partitions"  # the folder of recorded partitions, beside those of the sweeps
-ONE_ROUND = "one-round"  # that of the table of one-round errors
-FEATURE_ERRORS = "one-round-features"  # the same, by what clients are asked
-RENEWAL_ERRORS = "one-round-renewal"  # the same, asked once or renewed by updates
-CLOSED_FORM = "closed-form"  # that of closed-form heads
-FINE_TUNING = "fine-tuning"  # that of runs that start from such a head
-# By partition.
+# The folder of recorded partitions holds the label counts of clients, a file for each partition.
+PARTITIONS = "partitions"
+# This folder holds the errors of one round of each design, a file for each setting.
+ONE_ROUND = "one-round"
+# This folder holds the errors of one round by the features that clients are asked for, a file for each setting.
+FEATURE_ERRORS = "one-round-features"
+# This folder holds the errors of one round with features that are asked once or renewed by updates, a file for each setting.
+RENEWAL_ERRORS = "one-round-renewal"
+# This folder holds the accuracies of heads in closed form, a file for each setting.
+CLOSED_FORM = "closed-form"
+# This folder holds the runs that start from a head in closed form, a file for each setting.
+FINE_TUNING = "fine-tuning"
+# These folders hold one table for each setting, and no sweep.
 ERROR_TABLES = (ONE_ROUND, FEATURE_ERRORS, RENEWAL_ERRORS, CLOSED_FORM, FINE_TUNING)
 
 _LATER_COLUMNS = ("worst_decile", "local_accuracy")  # of `runs.parquet`: older tables lack them
@@ -936,8 +942,13 @@ def save_partition(task: Task, federation: Federation, folder: str | Path = "res
 
 
 def load_partitions(folder: str | Path = "results") -> dict[str, np.ndarray]:
-    """Return recorded label counts [N, C] by the name of the partition."""
-    partitions = {}
+    """Return recorded label counts [N, C] by the name of the partition.
+
+    Raises:
+        InputError: where nothing is recorded, a file is damaged, or two files hold partitions of the same name.
+    """
+    partitions: dict[str, np.ndarray] = {}
+    paths: dict[str, Path] = {}
     for path in sorted((Path(folder) / PARTITIONS).glob("*.json")):
         try:
             metadata = json.loads(path.read_text(encoding="utf-8"))
@@ -953,7 +964,11 @@ def load_partitions(folder: str | Path = "results") -> dict[str, np.ndarray]:
             raise InputError(f"{damage}: restore or delete both") from error
         if not consistent:
             raise InputError(f"{path} contradicts {path.stem}.parquet: restore or delete both")
-        partitions[name] = counts
+        if name in paths:
+            raise InputError(
+                f"{paths[name]} and {path} both hold a partition {name!r}: move one to another folder"
+            )
+        partitions[name], paths[name] = counts, path
     if not partitions:
         raise InputError(f"there are no recorded partitions below {folder}")
     return partitions
