@@ -218,5 +218,10 @@ def test_the_outcomes_of_fine_tuning_are_paired_with_the_head_and_with_the_best_
         ]
     )
     (row,) = fine_tuning.compute_outcomes(table, outcomes).to_dict("records")
+    other_rate = table.assign(lr=0.3, average=table["average"] - 0.1)  # worse in tuning, too
+    (same,) = fine_tuning.compute_outcomes(pd.concat([table, other_rate]), outcomes).to_dict(
+        "records"
+    )
+    assert same == row and row["lr"] == 0.1
     assert row["best"] == "hics-fl" and row["seeds"] == 5 and row["megabytes"] == 5.0
     assert row["over_head"] == pytest.approx(10.4) and row["over_best"] == pytest.approx(1.4)

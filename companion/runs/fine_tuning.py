@@ -222,7 +222,7 @@ def compute_outcomes(table: pd.DataFrame, outcomes: pd.DataFrame) -> pd.DataFram
         outcomes: as `comparison.outcomes` returns it, of all settings.
 
     Returns:
-        A row per setting and arm that has all its seeds: `seeds`, mean accuracies in per cent of the `head` and of the averaged model (`tuned`),
+        A row per setting and arm that has all its seeds at the rate that is best on the validation split: `seeds`, mean accuracies in per cent of the `head` and of the averaged model (`tuned`),
         the `lr`, the `best` design of the comparison after equal rounds, all clients aside; the points over the head
         (`over_head`) and over that design (`over_best`), each with its interval (`_low`, `_high`); the points over the
         head on the validation split, where the rate was chosen (`over_head_validation`); and the mean megabytes of the
@@ -233,6 +233,11 @@ def compute_outcomes(table: pd.DataFrame, outcomes: pd.DataFrame) -> pd.DataFram
         (outcomes["model"] == "average") & (outcomes["arm"] != comparison.ALL_CLIENTS)
     ]
     for (setting, arm), part in table.groupby(["setting", "arm"], sort=False):
+        accuracies = tabulate_rates(part, str(arm))
+        if not len(accuracies):
+            continue
+        rate = float(accuracies.idxmax())
+        part = part[part["lr"] == rate]
         runs = part[part["seed"].isin(SEEDS)].set_index("seed")
         if len(runs) < len(SEEDS):
             continue
@@ -243,12 +248,12 @@ def compute_outcomes(table: pd.DataFrame, outcomes: pd.DataFrame) -> pd.DataFram
         best = str(rounds.mean().idxmax())
         tuned = 100 * runs["average"]
         row = {"setting": setting, "arm": arm, "seeds": len(runs), "best": best}
-        row |= {"head": 100 * runs["of_head"].mean(), "tuned": tuned.mean(), "lr": runs["lr"].max()}
+        row |= {"head": 100 * runs["of_head"].mean(), "tuned": tuned.mean(), "lr": rate}
         for key, other in (("head", 100 * runs["of_head"]), ("best", rounds[best])):
             paired = statistics.paired_difference(tuned, other)
             row |= {f"over_{key}": paired.mean, f"over_{key}_low": paired.low}
             row[f"over_{key}_high"] = paired.high
-        chosen = part[part["seed"].isin(TUNING_SEEDS) & (part["lr"] == row["lr"])]
+        chosen = part[part["seed"].isin(TUNING_SEEDS)]
         row["over_head_validation"] = 100 * (chosen["average"] - chosen["of_head"]).mean()
         row["megabytes_of_rounds"] = runs["megabytes"].mean()
         row["megabytes"] = (runs["megabytes"] + runs["megabytes_of_head"]).mean()
