@@ -21,7 +21,7 @@ from companion.runs import protocol, records, statistics, sweeps, tables
 from companion.runs.protocol import Arm
 from companion.runs.sweeps import Run
 from fedstas import methods, user_code
-from fedstas.errors import DataError, InputError, check_choice, check_float, check_int
+from fedstas.errors import DataError, InputError, check_choice, check_int
 from fedstas.sim import simulation, tasks
 
 FILE = protocol.ROOT / "book" / "comparison.yml"
@@ -99,10 +99,10 @@ class Setting(protocol.BaseSetting):
 # The file
 
 
-_LISTS = {"rates": check_float, "tuning_seeds": check_int, "evaluation_seeds": check_int}
 _WHOLE = ("clients", "clients_per_round", "rounds", "evaluate_every")
 _OPTIONAL = ("concentration", "network", "drop", "remedy", "family")
-_KEYS = ("title", "task", "partition", *_WHOLE, *_LISTS, "schedules", "reference", "min_effect")
+_KEYS = ("title", "task", "partition", *_WHOLE, "rates", "tuning_seeds", "evaluation_seeds")
+_KEYS += ("schedules", "reference", "min_effect")
 
 
 def read(path: str | Path = FILE) -> dict[str, Setting]:
@@ -140,14 +140,7 @@ def _read_setting(name: str, arms: dict[str, Arm], entry: dict) -> Setting:
         raise InputError(f"setting {name} lacks its reference, the arm {entry['reference']}")
     for key in _WHOLE:
         check_int(f"{key} of setting {name}", entry[key], 1)
-    for key, check in _LISTS.items():
-        values = protocol.read_list(entry, key)
-        entry[key] = tuple(check(f"{key} of setting {name}", value, 0) for value in values)
-    if both := set(entry["tuning_seeds"]) & set(entry["evaluation_seeds"]):
-        raise InputError(f"setting {name} tunes and evaluates on seed {min(both)}: use other seeds")
-    if len(entry["rates"]) < 3:
-        count = len(entry["rates"])
-        raise InputError(f"setting {name} has {count} rates: an optimum needs three")
+    entry |= protocol.read_seeds_and_rates(name, entry)
     for schedule in entry["schedules"]:
         check_choice(f"schedule of setting {name}", schedule, SCHEDULES)
     if entry["task"].endswith(tasks.VALIDATION):

@@ -184,17 +184,10 @@ def _read_setting(name: str, arms_of_file: dict[str, Arm], entry: dict) -> Setti
     check_data(name, entry)
     chosen = tuple(arms_of_file[arm] for arm in arms)
     check_choice(f"reference of setting {name}", entry["reference"], [arm.name for arm in chosen])
-    for key in ("tuning_seeds", "evaluation_seeds"):
-        seeds = [check_int(f"{key} of setting {name}", v, 0) for v in read_list(entry, key)]
-        entry[key] = tuple(seeds)
-    for key in ("rates", "megabytes"):
-        values = [check_float(f"{key} of setting {name}", v, 0) for v in read_list(entry, key)]
-        entry[key] = tuple(sorted(values))
-    if both := set(entry["tuning_seeds"]) & set(entry["evaluation_seeds"]):
-        raise InputError(f"setting {name} tunes and evaluates on seed {min(both)}: use other seeds")
-    if len(entry["rates"]) < 3:
-        count = len(entry["rates"])
-        raise InputError(f"setting {name} has {count} rates: an optimum needs three")
+    entry |= read_seeds_and_rates(name, entry)
+    budgets = read_list(entry, "megabytes")
+    budgets = [check_float(f"megabytes of setting {name}", budget, 0) for budget in budgets]
+    entry["megabytes"] = tuple(sorted(budgets))
     for key in ("rounds", "evaluate_every", "clients", "clients_per_round"):
         check_int(f"{key} of setting {name}", entry[key], 1)
     for arm, rounds in longer.items():
@@ -220,6 +213,23 @@ def check_data(name: str, entry: dict) -> None:
         if not dirichlet:
             reason = f"partition {entry['partition']} has none"
             raise InputError(f"concentration of setting {name} is of no use: {reason}")
+
+
+def read_seeds_and_rates(name: str, entry: dict) -> dict[str, tuple]:
+    """Return the seeds and the sorted learning rates of a setting's entry, by key.
+
+    Refused are seeds that serve both tuning and evaluation, and fewer than three rates.
+    """
+    seeds = {
+        key: tuple(check_int(f"{key} of setting {name}", seed, 0) for seed in read_list(entry, key))
+        for key in ("tuning_seeds", "evaluation_seeds")
+    }
+    if both := set(seeds["tuning_seeds"]) & set(seeds["evaluation_seeds"]):
+        raise InputError(f"setting {name} tunes and evaluates on seed {min(both)}: use other seeds")
+    rates = [check_float(f"rates of setting {name}", v, 0) for v in read_list(entry, "rates")]
+    if len(rates) < 3:
+        raise InputError(f"setting {name} has {len(rates)} rates: an optimum needs three")
+    return seeds | {"rates": tuple(sorted(rates))}
 
 
 def read_list(entry: dict, key: str) -> list:
