@@ -209,8 +209,6 @@ THEIRS = {
     "fedstas-dp": (25.4, 35.1, 49.8, 56.1, 53.9),
 }
 PRINTED = {"fedsts": 55.0, "fedstas": 56.0, "fedstas-dp": 54.67}  # Fig. 3, top
-# from the authors' files, not the paper
-LOSSES = {"fedsts": 1.512, "fedstas": 1.505, "fedstas-dp": 1.473}
 
 # %% tags=["remove-input"]
 glue_figure("figure_fig2", ch05.draw_fig_2(equal, THEIRS, grids["preprint"].note))
@@ -258,7 +256,7 @@ leads = np.subtract(THEIRS["fedstas"], THEIRS["fedsts"])
 
 # %% tags=["remove-input"]
 np.testing.assert_allclose([mean, low, high], ch05.statistics.prediction_interval(runs))
-beside = ch05.tabulate_published(equal, ROUNDS, THEIRS, LOSSES)
+beside = ch05.tabulate_published(equal, ROUNDS, THEIRS)
 display(fold_table("Their curves beside ours as coded, with intervals", beside))
 by_round = equal.pivot(index=["seed", "round"], columns="method", values=SHARES)
 private_apart = 100 * (by_round["fedstas-authors-dec"] - by_round["fedstas-dp-authors-dec"]).abs()
@@ -277,7 +275,7 @@ expect("the same intervals in this table", private_apart.mean() < 0.5, apart=pri
 # three losses).
 
 # %% tags=["remove-input"]
-explanations = ch05.tabulate_explanations(equal, ROUNDS, THEIRS, PRINTED, LOSSES)
+explanations = ch05.tabulate_explanations(equal, ROUNDS, THEIRS, PRINTED)
 curve, reach = explanations["their curves"], explanations["points to either side"]
 coded, written, *others = curve.str.split().str[0].astype(int)
 glue_values("ch5", inside=curve["coded"], inside_width=reach["coded"], curve_md=curve["md"])
@@ -397,7 +395,9 @@ scatter = {
 # %% tags=["remove-input"]
 glue_values("ch5", sd_fixed=f"{scatter['written']:.1f}", sd_coded=f"{scatter['coded']:.1f}")
 glue_values(
-    "ch5", claim_fixed=ch05.format_points(gap_written), claim_coded=ch05.format_points(gap_coded)
+    "ch5",
+    claim_fixed=statistics.format_points(*gap_written),
+    claim_coded=statistics.format_points(*gap_coded),
 )
 expect("are smaller: 1.0 point over FedSTS", min(scatter.values()) > 1.33)
 glue_values("ch5", lost_shares=ch05.format_distance(lost[SHARES]))

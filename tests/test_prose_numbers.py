@@ -1,6 +1,7 @@
 """Numbers in the prose: gains with their price in bytes, counts of printed levels, settings in alternative texts."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,48 @@ def test_the_standard_deviation_over_seeds_is_stated_only_for_several_seeds():
     sentence = "Over 2 seeds a method's runs have a standard deviation of 0.7 points."
     assert ch05.describe_scatter(ends) == sentence  # the mean of sqrt(2) and 0
     assert ch05.describe_scatter(ends[:1]) == "One seed shows no scatter."
+
+
+def test_a_distance_has_no_sign_and_none_is_stated_where_the_sign_is_open():
+    for gap in ((-15.0, -18.5, -11.5), (15.0, 11.5, 18.5)):
+        assert ch05.format_distance(gap) == "15.0 points (11.5 to 18.5)"
+    with pytest.raises(ValueError, match="the interval from -1 to 3 contains zero"):
+        ch05.format_distance((1.0, -1.0, 3.0))
+
+
+@pytest.fixture
+def runs_as_published() -> pd.DataFrame:
+    """Three runs of each method as coded, whose mean losses are the published ones; those of `fedstas-dp` are 1 higher.
+
+    The accuracies under the clients' class shares are 49, 50 and 51 % in every round; methods as written have 0.
+    """
+    rows = []
+    for method, losses in ch05.PUBLISHED_LOSSES.items():
+        by_round = dict(zip(ch05.PUBLISHED_ROUNDS, losses, strict=True))
+        for seed, t in product(range(3), (*ch05.PUBLISHED_ROUNDS, *range(90, 99))):
+            loss = by_round.get(t, losses[-1]) + 0.1 * (seed - 1) + (method == "fedstas-dp")
+            rows.append((f"{method}-authors-dec", seed, t, 0.49 + 0.01 * seed, loss))
+            rows += [(name, seed, t, 0.01 * seed, 9.0 + seed) for name in (method, *ch05.STAND_INS)]
+    columns = ["method", "seed", "round", "client_accuracy", "train_loss"]
+    frame = pd.DataFrame(rows, columns=columns).assign(rounds=99)
+    return frame.drop_duplicates(["method", "seed", "round"])  # those that stand for all three
+
+
+def test_published_losses_inside_the_prediction_intervals_are_counted(runs_as_published):
+    counts = ch05.count_losses_inside(runs_as_published)
+    assert (counts["losses_in"], counts["losses_of"]) == (12, 18)
+    assert counts["losses_apart"] == pytest.approx(1.665 - 1.627)  # at round 80
+
+
+def test_published_values_are_explained_by_the_runs_whose_intervals_hold_them(runs_as_published):
+    """The interval of one more run is 50 ± 4.97 % as coded, with t = 4.303 and the factor of three runs, sqrt(4/3)."""
+    theirs = dict.fromkeys(ch05.PAPER_NAMES, (45.1, 54.9, 55.1))
+    printed = {"fedsts": 50.0, "fedstas": 60.0, "fedstas-dp": 50.0}
+    table = ch05.tabulate_explanations(runs_as_published, (20, 40, None), theirs, printed)
+    curves, ends = table["their curves"], table["their ends"]
+    assert (curves["coded"], ends["coded"]) == ("6 of 9", "4 of 6")  # two accuracies, two losses
+    assert set(curves.drop("coded")) == {"0 of 9"} and set(ends.drop("coded")) == {"0 of 6"}
+    assert table.loc["coded", "points to either side"] == "5 to 5"
 
 
 def test_settings_in_alternative_texts_come_from_the_run():

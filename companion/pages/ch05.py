@@ -238,7 +238,8 @@ def draw_partitions(label_counts: dict[str, np.ndarray]) -> Figure:
 
 PUBLISHED_ROUNDS = (10, 20, 40, 60, 80, 99)
 PUBLISHED_ENDS = {"fedsts": (19.7, 56.13), "fedstas": (27.6, 56.96), "fedstas-dp": (18.2, 52.94)}
-PUBLISHED_LOSSES = {  # their training losses at the same rounds
+# The training losses at the same rounds, which the authors' files have and the paper does not.
+PUBLISHED_LOSSES = {
     "fedsts": (2.236, 2.162, 2.006, 1.827, 1.665, 1.512),
     "fedstas": (2.232, 2.154, 1.989, 1.796, 1.627, 1.505),
     "fedstas-dp": (2.235, 2.157, 2.001, 1.818, 1.628, 1.473),
@@ -316,9 +317,7 @@ def count_losses_inside(frame: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def tabulate_published(
-    frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict
-) -> pd.DataFrame:
+def tabulate_published(frame: pd.DataFrame, rounds: tuple, theirs: dict) -> pd.DataFrame:
     """Tabulate the published values, each with the prediction interval of one more run of ours as coded.
 
     The methods whose names end in `-authors-dec` are as the authors' code of December 2024 has them.
@@ -327,12 +326,12 @@ def tabulate_published(
         frame: our recorded runs, one row for each evaluated round of each.
         rounds: of `theirs`; the last is None, which stands for the mean of the last ten rounds.
         theirs: by method, the published accuracies (%) at these rounds.
-        losses: by method, the published training loss at round 99.
     """
     rows = []
     for m, printed in theirs.items():
+        loss = PUBLISHED_LOSSES[m][-1]
         rows.append(
-            (PAPER_NAMES[m], "theirs, one run", *map("{:.1f}".format, printed), f"{losses[m]:.2f}")
+            (PAPER_NAMES[m], "theirs, one run", *map("{:.1f}".format, printed), f"{loss:.2f}")
         )
         runs = frame[frame["method"] == f"{m}-authors-dec"]
         ours = [100 * runs.loc[runs["round"] == t, SHARES] for t in rounds[:-1]]
@@ -356,21 +355,22 @@ STAND_INS = ("md", "fedprox", "centralised", "fedavg")
 
 
 def tabulate_explanations(
-    frame: pd.DataFrame, rounds: tuple, theirs: dict, printed: dict, losses: dict
+    frame: pd.DataFrame, rounds: tuple, theirs: dict, printed: dict
 ) -> pd.DataFrame:
     """Tabulate whose runs explain the published values: `coded`, `written`, and methods in place of all three.
 
     Args:
-        rounds, theirs, losses: as for `tabulate_published`.
+        rounds, theirs: as for `tabulate_published`.
         printed: by method, the printed final accuracy (%).
 
     Returns:
-        One row for each, with the columns whose runs, their curves, their ends (the printed accuracies and the losses)
+        One row for each, with the columns whose runs, their curves, their ends (the printed accuracies and the losses at round 99)
         and points to either side (half the width of the prediction intervals).
     """
     curves = [(m, SHARES, t, v) for m in theirs for t, v in zip(rounds, theirs[m], strict=True)]
     ends = [(m, SHARES, None, value) for m, value in printed.items()]
-    ends += [(m, "train_loss", rounds[-1], value) for m, value in losses.items()]
+    last = PUBLISHED_ROUNDS[-1]
+    ends += [(m, "train_loss", last, values[-1]) for m, values in PUBLISHED_LOSSES.items()]
     whose = {"coded": ("FedSTaS's three, as coded", "{}-authors-dec")}
     whose["written"] = ("FedSTaS's three, as written", "{}")
     whose |= {m: (f"{METHOD_NAMES[m]} in place of each", m) for m in STAND_INS}
@@ -392,11 +392,6 @@ def explained_counts(explanations: pd.DataFrame) -> dict[str, str]:
     """
     curves, ends = explanations["their curves"].drop("md"), explanations["their ends"]
     return {f"curve_{k}": v for k, v in curves.items()} | {f"ends_{k}": v for k, v in ends.items()}
-
-
-def format_points(gap: tuple[float, float, float]) -> str:
-    """Format a difference with its interval, as `+6.6 points (+3.7 to +9.4)`."""
-    return statistics.format_interval(*gap, "+.1f").replace(" (", " points (", 1)
 
 
 def summarise_spread(**groups: pd.Series) -> dict[str, float]:
@@ -658,7 +653,16 @@ def tabulate_methods(comparison: pd.DataFrame, frame: pd.DataFrame, place: str) 
 
 
 def format_distance(gap: tuple[float, float, float]) -> str:
-    """Format a difference and its interval without signs, as `15.0 points (11.5 to 18.5)`."""
+    """Format a difference and its interval without signs, as `15.0 points (11.5 to 18.5)`.
+
+    Raises:
+        ValueError: where the interval contains zero, for then the sign is open.
+    """
+    _, low, high = gap
+    if low <= 0 <= high:
+        raise ValueError(
+            f"the interval from {low:g} to {high:g} contains zero: `statistics.format_points` shows its signs"
+        )
     mean, *ends = np.abs(gap)
     return statistics.format_interval(mean, *sorted(ends)).replace(" ", " points ", 1)
 
