@@ -56,16 +56,6 @@ def test_the_strata_are_the_best_of_all_partitions():
     ).all()
 
 
-def test_the_error_of_a_round_is_that_of_its_cohorts():
-    cohorts = list(product(range(6), repeat=3))
-    weights = np.zeros((len(cohorts), 6))
-    for row, cohort in zip(weights, cohorts, strict=True):
-        np.add.at(row, list(cohort), 1 / 3)
-    chances = six.OMEGA[np.array(cohorts)].prod(axis=1)
-    spread = six.OMEGA @ np.square(six.UPDATES - six.TARGET).sum(axis=1)
-    assert six.one_round_error(weights, chances) == pytest.approx(spread / 3)
-
-
 def test_a_drawing_has_all_clients_and_the_table_all_examples():
     pairs = {f"{j}{k}": {"cohort": (j, k)} for j, k in combinations(range(3), 2)}
     figure = six.draw(pairs, columns=3)

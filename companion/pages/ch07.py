@@ -103,26 +103,6 @@ def draw_reach(shares: dict[float, np.ndarray]) -> Figure:
     return figure
 
 
-def tabulate_reach(
-    shares: dict[float, np.ndarray], sizes: dict[float, np.ndarray], rate: float
-) -> pd.DataFrame:
-    """Tabulate by sigma which share of all examples a round reaches, as ranges of 95 % of the rounds.
-
-    Args:
-        shares: by sigma, of rounds of fedavg, md and FedSampling [rounds, 3].
-        sizes: by sigma, the clients' sizes.
-        rate: of FedSampling; the last column has the expected number of clients with no example in the sample.
-    """
-    rows = []
-    for sigma, reached in shares.items():
-        ends = np.percentile(100 * reached, (2.5, 97.5), axis=0).T
-        ranges = [f"{low:.1f}\u2060–\u2060{high:.1f}" for low, high in ends]
-        without = ((1 - rate) ** sizes[sigma]).sum()
-        rows.append((f"{sigma:g}", *ranges, f"{without:.1f}"))
-    columns = ["σ", "fedavg (%)", "md (%)", "FedSampling (%)", "clients that draw nothing"]
-    return pd.DataFrame(rows, columns=columns)
-
-
 def load_imbalance() -> pd.DataFrame:
     """Load the recorded runs on MNIST with log-normal sizes: a row per measured round, with the columns of recorded
     runs and `arm`, `sigma`, `cap`, `epsilon`, `lr`, `megabytes` and `thousands` (of examples)."""

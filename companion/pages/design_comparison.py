@@ -74,7 +74,6 @@ SECONDARY = {
     "examples": "gain, equal examples",
     "worst_decile": "gain, worst decile",
 }
-VERDICTS = ("better", "no worse", "worse", "we do not know")
 DETAILED_ARMS = (LEAST_VARIANCE, FROM_UPDATES, "clustered-similarity", "fedstas-unbiased")
 HOLLOW_ARM = FROM_UPDATES  # drawn hollow: it shares the colour of least variance
 UNLIKE = ("mnist", "fashion-mnist")  # 100 clients, disjoint at concentration 0.01, of unequal sizes
@@ -333,7 +332,9 @@ def count_verdicts(
         for arm in result.arms
         if arms is None or arm in arms
     ]
-    return pd.Series(words, dtype=str).value_counts().reindex(VERDICTS, fill_value=0)
+    return (
+        pd.Series(words, dtype=str).value_counts().reindex(statistics.GAIN_VERDICTS, fill_value=0)
+    )
 
 
 def compute_front_numbers(results: dict[str, SettingResults]) -> dict[str, float | str]:

@@ -48,16 +48,6 @@ def tabulate() -> pd.DataFrame:
     return rows.rename_axis("client").reset_index()
 
 
-def one_round_error(weights: np.ndarray, chances: np.ndarray) -> float:
-    """Return the mean squared distance of one round to the target.
-
-    Args:
-        weights: of the clients in each cohort that can happen, [cohorts, 6].
-        chances: of the cohorts, [cohorts].
-    """
-    return float(chances @ ((weights @ UPDATES - TARGET) ** 2).sum(axis=1))
-
-
 def place(shares: np.ndarray) -> np.ndarray:
     """Return the points [..., 2] of the drawing at these shares of the classes [..., 3]."""
     return np.asarray(shares) @ _CORNERS

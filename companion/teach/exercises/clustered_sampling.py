@@ -18,7 +18,7 @@ F = Fraction  # short, for exact numbers such as F(1, 3)
 EXERCISES: dict[str, Exercise] = {}
 
 
-HALF, QUARTER = F(1, 2), F(1, 4)
+HALF = F(1, 2)
 
 
 def inclusion_probability(rows, client):
