@@ -35,7 +35,7 @@
 # 3. **Then ask each client once for 64 numbers, if clients are heterogeneous and a round asks few of them.** Strata of least variance save a third of the bytes on Fashion-MNIST, where they need {glue:text}`ch10_second_fashion_mnist_ratio` times those of MD,
 #    and a fifth on CIFAR-10 features at 0.01, {glue:text}`ch10_second_cifar10_features_0_01_ratio` times. On newsgroups they save about a tenth at most, {glue:text}`ch10_second_newsgroups_ratio`, and on MNIST they need {glue:text}`ch10_second_mnist_ratio` times. Of these four tasks only Fashion-MNIST and MNIST train more than a last layer; the savings on the other two are for those who cannot use a head in closed form.
 # 4. **Otherwise take MD.** Where clients are more similar, where a round has fifty participants, or where clients are Shakespeare's roles, the strata save no bytes that ten seeds can see.
-# 5. **Leave what costs more in every round.** FedSTS, FedSTaS (as written and corrected), SCAFFOLD and power of choice need at least {glue:text}`ch10_second_dear_low:.2f` times the bytes of MD on all five planned tasks where they ran.
+# 5. **Leave what costs more in every round.** FedSTS, FedSTaS (as written and corrected), SCAFFOLD and power of choice need at least {glue:text}`ch10_second_costly_low:.2f` times the bytes of MD on all five planned tasks where they ran.
 #
 # ```{provenance} The answer
 # :recorded: comparison, closed-form
@@ -95,7 +95,7 @@ expect("and a fifth on CIFAR-10 features at 0.01", holds["a fifth"])
 expect("On newsgroups they save about a tenth at most", holds["at most a tenth"])
 expect("the strata save no bytes that ten seeds can see", holds["same"])
 expect("all four are lower bounds", holds["bounds"])
-expect("on all five planned tasks where they ran", holds["dear"])
+expect("on all five planned tasks where they ran", holds["costly"])
 expect("not even all clients together end half a point above", holds["headroom"])
 expect("take nearly all that there is", holds["nearly all"])
 expect("So does that of CIFAR-100 with all hundred classes", holds["hundred"])

@@ -30,25 +30,25 @@
 # {glue:text}`ch10_averaged_md_late_most:.1f` points in three settings of MNIST, and {glue:text}`ch10_averaged_md_fashion:.1f` points on Fashion-MNIST. Least-variance strata, averaged too, end less than half a point
 # below averaged MD on MNIST. On Fashion-MNIST they end {glue:text}`ch10_averaged_lead_fashion` points from it, and five seeds leave open on which side. The rest of this answer is about last models.
 #
-# **Then reduce the variance.** At 240 MB least-variance strata lead MD by {glue:text}`ch10_cut_mnist_small` points on
-# <a href="#cell-mnist-least-variance">MNIST</a>, and by more on <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>, {glue:text}`ch10_cut_fashion_mnist_small`. With clients of
+# **Then reduce the variance.** At 240 MB least-variance strata lead MD by {glue:text}`ch10_least_variance_mnist_small` points on
+# <a href="#cell-mnist-least-variance">MNIST</a>, and by more on <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>, {glue:text}`ch10_least_variance_fashion_mnist_small`. With clients of
 # equal size <a href="#cell-mnist-equal-least-variance">five seeds leave open whether they lead</a>. By 950 MB little of the lead is left on MNIST,
-# {glue:text}`ch10_cut_mnist_large`, and some of it is left on Fashion-MNIST, {glue:text}`ch10_cut_fashion_mnist_large`. The best learning rates differ: on Fashion-MNIST these strata learn
-# best at {glue:text}`ch10_cut_rate`, and MD at {glue:text}`ch10_md_rate`.
+# {glue:text}`ch10_least_variance_mnist_large`, and some of it is left on Fashion-MNIST, {glue:text}`ch10_least_variance_fashion_mnist_large`. The best learning rates differ: on Fashion-MNIST these strata learn
+# best at {glue:text}`ch10_least_variance_rate`, and MD at {glue:text}`ch10_md_rate`.
 #
 # **Do not ask clients for gradients where they are similar or many.** Where MNIST's clients are more alike, and there are a hundred of them, no
-# design is certain to be ahead of MD: least-variance strata stand <a href="#cell-mnist-0.1-least-variance">{glue:text}`ch10_cut_mnist_0_1_small`</a> points from MD at 240 MB. With a thousand
-# such clients, strata from gradients lose points, <a href="#cell-mnist-1000-least-variance">{glue:text}`ch10_cut_mnist_1000_small`</a>, while strata from updates, which ask clients for nothing, gain
+# design is certain to be ahead of MD: least-variance strata stand <a href="#cell-mnist-0.1-least-variance">{glue:text}`ch10_least_variance_mnist_0_1_small`</a> points from MD at 240 MB. With a thousand
+# such clients, strata from gradients lose points, <a href="#cell-mnist-1000-least-variance">{glue:text}`ch10_least_variance_mnist_1000_small`</a>, while strata from updates, which ask clients for nothing, gain
 # <a href="#cell-mnist-1000-least-variance-updates">{glue:text}`ch10_updates_many`</a> ([do not generalise the loss](#what-was-wrong)). The reason for the loss is that asking all clients for a gradient once takes
 # {glue:text}`ch10_asked:.0f` of the 240 MB; [sixty-four numbers](#fig-ch10-asked) would do, and take {glue:text}`ch10_asked_mb:.2f` MB.
 #
 # **On colour images another design leads.** At 980 MB clustered sampling by similarity is above MD by
 # <a href="#cell-cifar100-coarse-clustered-similarity">{glue:text}`ch10_clustered_colour`</a>. Least-variance strata may be above MD, too, but the interval of their lead contains zero,
-# <a href="#cell-cifar100-coarse-least-variance">{glue:text}`ch10_cut_colour`</a>. This is one setting, and early in training: all designs name
+# <a href="#cell-cifar100-coarse-least-variance">{glue:text}`ch10_least_variance_colour`</a>. This is one setting, and early in training: all designs name
 # {glue:text}`ch10_colour_low:.0f` to {glue:text}`ch10_colour_high:.0f` % of the images right, of twenty classes ([do not generalise it](#what-was-wrong)).
 #
 # In most settings five of the ten planned seeds are run so far. And among so many comparisons some gains arise by chance: corrected for that within each setting (Holm),
-# {glue:text}`ch10_better_strict:d` of {glue:text}`ch10_better:d` gains are left. Neither of the two leads at 240 MB is among them. Corrected for all {glue:text}`ch10_compared:d` comparisons of the page at once, a single
+# {glue:text}`ch10_better_by_holm:d` of {glue:text}`ch10_better:d` gains are left. Neither of the two leads at 240 MB is among them. Corrected for all {glue:text}`ch10_compared:d` comparisons of the page at once, a single
 # gain is left: that of least-variance strata on <a href="#cell-fashion-mnist-m20-least-variance">Fashion-MNIST with twenty participants</a>. ([The rule](#last-models).)
 #
 # ```{provenance} The answer
@@ -92,10 +92,10 @@ expect("little of the lead is left on MNIST", holds["little"])
 expect("some of it is left on Fashion-MNIST", holds["some"])
 expect("No design is better there", holds["plenty"])
 expect("better on Fashion-MNIST, and no worse on MNIST", holds["updates"])
-expect("gains are left. Neither of the two", holds["strict"] and holds["holm"])
+expect("gains are left. Neither of the two", holds["left by holm"] and holds["holm"])
 expect("comparisons of the page at once, a single", holds["single"])
-expect("worse than MD in none of", holds["safe"])
-expect("None of them is better than MD in any cell", holds["dear"])
+expect("worse than MD in none of", holds["similarity not worse"])
+expect("None of them is better than MD in any cell", holds["costly not better"])
 
 # %% tags=["remove-cell"]
 expect("begun to learn. At 980 MB clustered sampling leads, and", holds["early"] and holds["late"])
@@ -234,7 +234,7 @@ table(design_comparison.count_by_requests(list(deciding.values())))
 # :recorded: which-design
 # ```
 #
-# Clustered sampling by similarity asks for nothing, is better in {glue:text}`ch10_safe:d` cells, and worse than MD in none of {glue:text}`ch10_cells:d`.
+# Clustered sampling by similarity asks for nothing, is better in {glue:text}`ch10_similarity_better:d` cells, and worse than MD in none of {glue:text}`ch10_similarity_cells:d`.
 #
 # ## Is least variance ahead of its rivals, too?
 #
@@ -504,7 +504,7 @@ for place in recorded.values():
 # :recorded: which-design
 # ```
 #
-# Of {glue:text}`ch10_told:d` comparisons that are better or worse by their interval, {glue:text}`ch10_strict:d` have a Holm p below 0.05 within their setting, and {glue:text}`ch10_told_all:d` if all {glue:text}`ch10_compared:d` comparisons are corrected at once. Read a single cell with care:
+# Of {glue:text}`ch10_decided_by_interval:d` comparisons that are better or worse by their interval, {glue:text}`ch10_decided_by_holm:d` have a Holm p below 0.05 within their setting, and {glue:text}`ch10_decided_at_once:d` if all {glue:text}`ch10_compared:d` comparisons are corrected at once. Read a single cell with care:
 # the pattern over settings says more.
 #
 # ## Does it depend on how many you ask?
@@ -524,7 +524,7 @@ for place in recorded.values():
 # ```
 #
 # On MNIST the lead of least-variance strata is gone with twenty participants. On Fashion-MNIST it lasts with twenty, and with five it is a loss at 475 MB. There
-# these strata kept the learning rate {glue:text}`ch10_cut_rate`, which suited ten participants. So tune at the number of participants that you will ask, and [do not generalise this loss](#what-was-wrong). At the smaller budget, corrected k-means strata lose with five everywhere.
+# these strata kept the learning rate {glue:text}`ch10_least_variance_rate`, which suited ten participants. So tune at the number of participants that you will ask, and [do not generalise this loss](#what-was-wrong). At the smaller budget, corrected k-means strata lose with five everywhere.
 
 # %% tags=["remove-cell"]
 holds = design_comparison.check_participants(recorded)

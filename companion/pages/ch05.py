@@ -549,14 +549,14 @@ def tabulate_code_of_2025(comparison: pd.DataFrame) -> pd.DataFrame:
     """
     rows: dict[str, dict[str, str]] = {}
     for (title, method), part in comparison.groupby(["place", "method"], sort=False):
-        found = part.iloc[0]
+        row_of_part = part.iloc[0]
         row = rows.setdefault(METHOD_NAMES[method], {"method": METHOD_NAMES[method]})
         row[f"{title} (%)"] = statistics.format_plus_minus(
-            found["mean"], found["mean_low"], found["mean_high"]
+            row_of_part["mean"], row_of_part["mean_low"], row_of_part["mean_high"]
         )
         if method != "fedstas":
             row[f"{title}, against as written"] = statistics.format_plus_minus(
-                found["difference"], found["low"], found["high"], "+.1f"
+                row_of_part["difference"], row_of_part["low"], row_of_part["high"], "+.1f"
             )
     return pd.DataFrame(list(rows.values())).fillna("")
 

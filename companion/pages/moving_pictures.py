@@ -225,13 +225,13 @@ def compute_grouping(labels, m: int) -> dict:
 
     # Of one group alone: all other clients are in groups of their own, which add nothing.
     alone = [[-1 if h == j else k for k, h in enumerate(labels)] for j in range(m)]
-    found = least_variance.max_cut_strata(omega, u, np.square(u).sum(1), m)
+    best_labels = least_variance.max_cut_strata(omega, u, np.square(u).sum(1), m)
     md = np.tile(omega / m, (m, 1)), np.tile(omega, (m, 1))
     return {
         "parts": [variance(groups) for groups in alone],
         "variance": variance(labels),
         "md": theory.variance_of(*md, gram),
-        "searched": variance(found),
+        "searched": variance(best_labels),
     }
 
 
@@ -250,12 +250,12 @@ def draw_drag() -> Figure:
     """Draw the clients with the pairs inside groups, first as they begin, then as the search groups them."""
     omega, u = np.array(DRAGGED_SIZES) / sum(DRAGGED_SIZES), np.array(DRAGGED_UPDATES)
     d = np.array(theory.pair_weights(omega, u), dtype=float)
-    found = least_variance.max_cut_strata(omega, u, np.square(u).sum(1), GROUPS)
+    best_labels = least_variance.max_cut_strata(omega, u, np.square(u).sum(1), GROUPS)
     figure, axes = plt.subplots(1, 2, figsize=(7.4, 3.6))
     md = d.sum() / 2 / GROUPS
     for ax, labels, title in zip(
         axes,
-        (np.array(DRAGGED_START), found),
+        (np.array(DRAGGED_START), best_labels),
         ("some groups", "least-variance strata"),
         strict=True,
     ):

@@ -344,7 +344,7 @@ NUMBERS = {
     "hundred_ratio": (HUNDRED, "average", "ratio", RECOMMENDED),
 }
 ENDPOINT = 0.8  # of the best rival's megabytes
-DEAR = ("fedsts", "fedstas", "fedstas-unbiased", "scaffold", "power-of-choice")
+COSTLY = ("fedsts", "fedstas", "fedstas-unbiased", "scaffold", "power-of-choice")
 
 
 def _row(
@@ -561,11 +561,11 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
         }
     planned = ratios[ratios["family"] == "planned"]
     same = planned[(planned["arm"] == RECOMMENDED) & planned["setting"].isin(NO_SAVING)]
-    dear = planned[planned["arm"].isin(DEAR)]
+    costly = planned[planned["arm"].isin(COSTLY)]
     numbers |= {
         "second_same_low": same["mean"].min(),
         "second_same_high": same["mean"].max(),
-        "second_dear_low": dear["mean"].min(),
+        "second_costly_low": costly["mean"].min(),
     }
     most = comparison.headroom(table, "md")
     most = most[(most["model"] == "average") & (most["arm"] == RECOMMENDED)]
@@ -576,7 +576,7 @@ def compute_numbers(table: pd.DataFrame, gains: pd.DataFrame) -> dict[str, str |
     sent = compute_costs(table[table["family"] == "planned"])["megabytes"].drop(
         comparison.ALL_CLIENTS, level="arm"
     )
-    asks_much = sent.index.isin(DEAR, level="arm")
+    asks_much = sent.index.isin(COSTLY, level="arm")
     return numbers | {
         "second_sent_little": sent[~asks_much].max(),
         "second_sent_low": sent[asks_much].min(),
@@ -619,7 +619,7 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
     labels = get("average", "ratio", LABEL_COUNTS)
     similar = get("average", "ratio", SIMILARITY)
     hics = get("average", "large", "hics-fl")
-    dear = {arm: get("average", "ratio", arm) for arm in DEAR}
+    costly = {arm: get("average", "ratio", arm) for arm in COSTLY}
     most = comparison.headroom(table[table["model"] == "average"], "md")
     most = most[most["arm"] == RECOMMENDED].set_index("setting")
     rivals = {setting: compare_with_best_rival(table, setting) for setting in NATURAL}
@@ -704,9 +704,9 @@ def check(table: pd.DataFrame, gains: pd.DataFrame) -> dict:
         and all(row["low"] < 1 < row["high"] for s, row in similar.items() if s != GARMENTS),
         "hics": all(hics[s]["mean"] < -5 for s in (UNLIKE, GARMENTS))
         and bool(hics[BY_AUTHOR]["low"] > 0),
-        "dear": all(
+        "costly": all(
             len(rows) == 5 and all(row["low"] > 1 for row in rows.values())
-            for rows in dear.values()
+            for rows in costly.values()
         ),
         "average": bool(average.iloc[3] < 1 and average.iloc[4] > 2 and len(average) == 8),
         "bounds": all(ratio[s]["reached"] < ratio[s]["seeds"] for s in NO_SAVING),

@@ -322,12 +322,12 @@ def carry_out(
         ]
         failed.extend(sweeps.make(missing, SWEEP, folder=folder, **options) if missing else [])
 
-    def tuned() -> pd.DataFrame:
+    def load_tuning() -> pd.DataFrame:
         """Return the table of tuning as it is recorded now."""
         return tabulate_tuning(setting, load_curves(setting, load_runs([*folders]), tuning=True))
 
     for _ in range(protocol.MAX_EXTENSIONS + 1):
-        table = tuned()
+        table = load_tuning()
         proposed = {arm: propose_candidates(setting, table.loc[arm.name]) for arm in setting.arms}
         if not any(proposed.values()):
             break
@@ -337,7 +337,7 @@ def carry_out(
         record_missing(runs, tuning=True)
         if options.get("dry_run"):  # what is evaluated depends on what is tuned
             return failed
-    best = choose_candidates(tuned())
+    best = choose_candidates(load_tuning())
     arms = [arm for arm in setting.arms if arm.name in best]
     evaluation = setting.evaluation_seeds if seeds is None else seeds
     record_missing([(a, best[a.name], s) for s in evaluation for a in arms], tuning=False)
@@ -531,7 +531,8 @@ def missing(setting: Setting, recorded: list[records.Record]) -> dict[str, list[
     for arm, seed in curves:
         seeds[arm].add(seed)
     lacking = {
-        arm: [s for s in setting.evaluation_seeds if s not in had] for arm, had in seeds.items()
+        arm: [s for s in setting.evaluation_seeds if s not in recorded_seeds]
+        for arm, recorded_seeds in seeds.items()
     }
     return {arm: left for arm, left in lacking.items() if left}
 

@@ -66,12 +66,12 @@ def make(to: Path, report: Callable[[str], None] = lambda line: None) -> str:
         except Exception as error:  # whatever is wrong with a chapter, the others are written
             failures[stem] = str(error).partition("\n")[0] or type(error).__name__
     teaching.make("project", "student", to / "students" / "project.ipynb")
-    found = [name for name in DATA if (tasks.data_folder() / f"{name}.npz").is_file()]
-    for name in found:
+    present = [name for name in DATA if (tasks.data_folder() / f"{name}.npz").is_file()]
+    for name in present:
         shutil.copyfile(tasks.data_folder() / f"{name}.npz", to / "data" / f"{name}.npz")
     data = "empty: `digits`, which all notebooks use, comes with scikit-learn; no other data were on this machine."
-    if found:
-        data = f"{', '.join(found)}, for the project; set the environment variable FEDSTAS_DATA to this folder."
+    if present:
+        data = f"{', '.join(present)}, for the project; set the environment variable FEDSTAS_DATA to this folder."
     hint = f"\nSlides are missing of chapters {', '.join(missing)}, which were not executed here: `make book`, then once more.\n"
     text = TEXT.format(data=data, missing=hint if missing else "")
     (to / "README.md").write_text(text, encoding="utf-8")
@@ -84,7 +84,7 @@ def make(to: Path, report: Callable[[str], None] = lambda line: None) -> str:
             f"{to / 'students'}: {count} notebooks, and project.ipynb",
             f"{to / 'lecturer'}: {count} notebooks with solutions, slides of {count - len(missing)}"
             + (f" (not executed here: {', '.join(missing)}; `make book` first)" if missing else ""),
-            f"{to / 'data'}: {', '.join(found) or 'nothing, digits come with scikit-learn'}",
+            f"{to / 'data'}: {', '.join(present) or 'nothing, digits come with scikit-learn'}",
             str(to / "README.md"),
         ]
     )
