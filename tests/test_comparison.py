@@ -291,9 +291,10 @@ def check_with(outcomes, chosen, **values):
         ("a fifth", "cifar10-features-0.01", "least-variance", "average", {"ratio": 1.2}),
         ("a fifth", "cifar10-features-0.01", "least-variance", "average", {"reached": False}),
         ("at most a tenth", "newsgroups", "least-variance", "average", {"reached": True}),
+        ("endpoint", "newsgroups", "least-variance", "average", {"ratio": 0.75}),
         ("rival", "newsgroups", "hics-fl", "average", {"ratio": 1.3}),
         ("raw", "mnist", "least-variance", "raw", {"reached": False}),
-        ("dear", "shakespeare", "fedsts", "average", {"ratio": 0.2}),
+        ("costly", "shakespeare", "fedsts", "average", {"ratio": 0.2}),
         ("nothing", "shakespeare", "clustered-similarity", "average", {"large": 10.0}),
         ("silent", "newsgroups-silent-0.3", "least-variance", "average", {"large": 30.0}),
         ("silent rates", "newsgroups-silent-0.3", "clustered-similarity", "average", {"lr": 9.0}),
@@ -317,6 +318,20 @@ def test_each_sentence_is_checked(key, setting, arm, model, values, outcomes):
     assert chosen.any()
     assert check_with(outcomes, chosen)[key]
     assert not check_with(outcomes, chosen, **values)[key]
+
+
+def test_the_gain_of_a_rate_is_that_of_the_best_over_the_smallest_of_the_grid(read, monkeypatch):
+    """The best candidate has the other schedule; a rate that is not tried has no accuracy."""
+    columns = pd.MultiIndex.from_product([["constant", "cosine"], (0.1, 0.3, 1.0)])
+    rows = {"md": [0.5, 0.6, 0.7, 0.4, 0.8, np.nan], "least-variance": [0.9] * 6}
+    tuning = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    monkeypatch.setattr(comparison, "tabulate_tuning", lambda setting, curves: tuning)
+    assert saved_bytes.compute_rate_gain(read(), []) == {
+        "rate": 0.3,
+        "rate_accuracy": pytest.approx(80),
+        "rate_small": 0.1,
+        "rate_small_accuracy": pytest.approx(40),
+    }
 
 
 def test_settings_that_were_added_last_change_only_the_sentences_on_themselves(outcomes):

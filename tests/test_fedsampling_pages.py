@@ -397,3 +397,33 @@ def test_each_panel_shows_the_runs_of_its_setting_or_the_command_that_records_th
     assert labels[:4] == ["ε\n0.5", "ε\n1", "ε\n3", "ε\n10"] and f"M\n{cap}" in labels[4:]
     (empty_panel,) = pages.draw_ablations(make_metrics([]), task, "Not: `record me`").axes
     assert [t.get_text() for t in empty_panel.texts] == ["Not:\nrecord me"]
+
+
+def test_sentences_on_the_slides_table_follow_the_paired_differences_over_seeds():
+    """Fedadagrad is 3 points above private FedSampling with the Transformer and 5 with the Text-CNN; two seeds."""
+    f1 = dict.fromkeys(pages.ARMS, 40.0) | {"fedadagrad": 48.0, f"fedadagrad{pages.PLAIN}": 48.0}
+    f1 |= {pages.PRIVATE: 45.0, "fedavg": 44.0, "fedsampling": 44.0}
+    spread = {"fedadagrad": 0.1, "fedsampling": 0.2}
+    rows = [
+        (network, arm, seed, value + sign * spread.get(arm, 0.0))
+        for network in ("", "transformer")
+        for arm, value in f1.items()
+        for seed, sign in enumerate((-1, 1))
+    ]
+    runs = pd.DataFrame(rows, columns=["network", "arm", "seed", "macro_f1"])
+    runs.loc[(runs["network"] == "") & (runs["arm"] == pages.PRIVATE), "macro_f1"] -= 2.0
+    intervals, holds = pages.table_findings(runs)
+    half = 12.706 * 0.1  # sd of the two differences is 0.1 sqrt(2), over sqrt(2) seeds
+    assert intervals["adagrad_transformer"] == f"3.0 ({3 - half:.1f} to {3 + half:.1f})"
+    assert intervals["adagrad_text_cnn"] == f"5.0 ({5 - half:.1f} to {5 + half:.1f})"
+    assert intervals["over_fedavg"] == "1.0 (1.0 to 1.0)"  # no spread of either
+    assert holds == {"best": True, "central": True, "fedavg": True, "true": True}
+    first = (runs["arm"] == "fedadagrad") & (runs["network"] == "transformer")
+    runs.loc[first, "macro_f1"] -= 2.0
+    assert not pages.table_findings(runs)[1]["best"]
+    runs.loc[runs["arm"] == "centralised", "macro_f1"] = 48.0
+    assert not pages.table_findings(runs)[1]["central"]
+    runs.loc[runs["arm"] == "fedsampling", "macro_f1"] = 46.0
+    assert not pages.table_findings(runs)[1]["true"]
+    runs.loc[runs["arm"] == pages.PRIVATE, "macro_f1"] = 43.0
+    assert not pages.table_findings(runs)[1]["fedavg"]

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from companion.pages import ch09, design_comparison
-from companion.runs import feature_errors, one_rounds, protocol
+from companion.runs import feature_errors, least_variance_results, one_rounds, protocol
 from companion.teach.exercises.corrected import shares_by_size, variance
 from fedstas import allocation, methods, privacy, theory
 from fedstas.client_sampling import Cohort
@@ -735,3 +735,54 @@ def test_each_sentence_on_tuned_rates_depends_on_its_gains(
     changed.loc[(setting, "least-variance", rival, budget), ["low", "high"]] = INTERVALS[interval]
     holds = ch09.check_tuned_gains(changed)
     assert [key for key in holds if not holds[key]] == [sentence]
+
+
+def make_final_runs(**accuracies: list[float]) -> pd.DataFrame:
+    """Return one evaluated round for each seed of methods with these final accuracies in %; all send as much."""
+    rows = [
+        (method.replace("_", "-"), seed, value / 100)
+        for method, values in accuracies.items()
+        for seed, value in enumerate(values)
+    ]
+    frame = pd.DataFrame(rows, columns=["method", "seed", "test_accuracy"])
+    return frame.assign(round=1, rounds=1, megabytes=2.0, thousands=3.0)
+
+
+def test_p_values_of_least_variance_against_its_rivals_are_corrected_over_all_places():
+    """Of differences d to MD over three seeds, p = 1 - |t| / sqrt(2 + t^2) with t = sqrt(3) mean(d) / sd(d)."""
+    md, rival, other = [60.0, 60.0, 60.0], [68.0, 70.0, 72.0], [58.0, 61.0, 64.0]
+    frames = {
+        ("a", 10): make_final_runs(
+            md=md, clustered_similarity=rival, fedstas_least_variance=[69.9, 70.0, 70.1]
+        ),
+        ("b", 5): make_final_runs(md=md, fedstas_least_variance=other),
+    }
+    table = least_variance_results.compare_with_rivals(frames)
+    assert list(zip(table["place"], table["m"], table["rival"], strict=True)) == [
+        ("a", 10, "md"),
+        ("a", 10, "clustered-similarity"),
+        ("b", 5, "md"),
+    ]
+    np.testing.assert_allclose(table["difference"], [10, 0, 1], atol=1e-9)
+    t = np.sqrt(3) * np.array([10 / 0.1, 0, 1 / 3])
+    p = 1 - t / np.sqrt(2 + t**2)  # Student's law with two degrees of freedom
+    np.testing.assert_allclose(table["p"], p, atol=1e-9)
+    np.testing.assert_allclose(table["holm"], [3 * p[0], 1, 1], atol=1e-9)
+    assert (table[["bytes", "examples"]] == 1).all(axis=None)
+    assert ch09.list_significant_differences(table, "md", 10) == pytest.approx([10])
+    assert ch09.list_significant_differences(table, "md", 5) == []
+    assert ch09.list_significant_differences(table, "clustered-similarity", 10) == []
+
+
+def test_only_significant_differences_of_strata_that_are_formed_once_are_listed():
+    once, renewed = "fedstas-least-variance", "fedstas-least-variance, every 10 rounds"
+    rows = [
+        (once, "md", 10, 2.0, 0.049),
+        (once, "md", 10, -3.0, 0.01),
+        (once, "md", 10, 4.0, 0.05),
+        (once, "md", 5, 5.0, 0.01),
+        (once, "fedstas-unbiased", 10, 6.0, 0.01),
+        (renewed, "md", 10, 7.0, 0.01),
+    ]
+    table = pd.DataFrame(rows, columns=["variant", "rival", "m", "difference", "holm"])
+    assert ch09.list_significant_differences(table, "md", 10) == [2.0, -3.0]
