@@ -93,6 +93,7 @@ print(
 # | `view.sizes` | their numbers of examples | 8 bytes from each client, once |
 # | `view.gradients(9).restore()` | everybody's squeezed gradient at the current model | a model to, codes from and a pass over all data of each client |
 # | `view.last_updates()` | what each client sent last, 0 before | nothing |
+# | `view.last_respondents()` | who sent an update in the last round, or `None` | nothing |
 #
 # Draw only with `rng`: then a run can be made again from its record. The cell writes the file `my_design.py`, whose hash each run
 # remembers. `power` is a part that can be taken away: with 0 all clients are equally likely.
