@@ -915,8 +915,8 @@ display(
 # A *level* is how high a method ends, and an *order* is which of two methods ends higher, or is faster. {glue:text}`ch5_levels_n` levels and {glue:text}`ch5_orders_n` orders could be checked both as written and as coded. As written, the levels are undecided or differ, and all of these orders differ. As coded, most orders agree.
 # Two rules decide.
 #
-# - A *level* is compared with the prediction interval for one more run of ours. It *differs* if the printed value lies outside the interval. It *agrees* if the whole
-#   interval lies within one point, the smallest difference that matters, of the printed value. Our runs scatter more than that, so as written a level can differ or stay undecided, but none agrees.
+# - A *level* is compared with the prediction interval for one more run of ours. It *agrees* if the whole
+#   interval lies within one point, the smallest difference that matters, of the printed value. Otherwise it *differs* if the printed value lies outside the interval. Our runs scatter more than that, so as written a level can differ or stay undecided, but none agrees.
 # - An *order* is compared with the interval of the paired difference. It *agrees* if that interval lies on the printed side of zero, and *differs* if the interval leaves no gain that matters.
 #
 # Everything else is *undecided*.

@@ -795,9 +795,13 @@ expect("total the interval contains zero", holds["true"])
 # (ch7-real-text)=
 # ### And on real text?
 #
-# On real text FedSampling shows no lead over all rivals either. On titles FedSampling with the true total is behind fedavg with the Text-CNN, and too many private runs diverged to place them; on posts other methods are ahead. Two public corpora stand in for the slides' data. In the place of MIND, which is news dealt by log-normal sizes, we use 5,511 titles of Reuters-21578 about one of 14
+# On real text FedSampling shows no lead over all rivals either. On titles FedSampling with the true total is behind fedavg with the Text-CNN, and too many private runs diverged to place them; on posts other methods are ahead.
+#
+# Two public corpora stand in for the slides' data. In the place of MIND, which is news dealt by log-normal sizes, we use 5,511 titles of Reuters-21578 about one of 14
 # topics, dealt to 100 clients with $\sigma = 1.5$ and read by the Text-CNN. In the place of the Amazon reviews, which are dealt by user, we use the posts of 20 newsgroups dealt by author: 113 authors wrote at least ten of the
-# training posts, and 100 of them are clients. That leaves fewer than 2,000 posts, too few to learn words from, so each word has its GloVe vector, which stays as it is. The Text-CNN and the Transformer read the first fifty words of a post; a third, linear network reads the mean of its vectors. Such texts cannot show
+# training posts, and 100 of them are clients. That leaves fewer than 2,000 posts, too few to learn words from, so each word has its GloVe vector, which stays as it is. The Text-CNN and the Transformer read the first fifty words of a post; a third, linear network reads the mean of its vectors.
+#
+# Such texts cannot show
 # a level, because other texts have other accuracies. But they can show whether the order of the slides is a matter of course. Titles are news, as MIND is, so they give the {doc}`ledger </ledger>`'s verdicts on it. Posts are no reviews, and their labels are groups, not ratings, so a claim on the Amazon reviews keeps `no-data`, with the verdict on posts beside it.
 
 # %% tags=["remove-input"]

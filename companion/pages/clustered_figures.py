@@ -252,17 +252,19 @@ def ends_by_concentration() -> pd.DataFrame:
             tables.pivot_seeds(frame, metric, rolling_window(frame))
             for metric in ("train_loss", "test_accuracy")
         )
-        row = {
-            "concentration": f"{c:g}",
-            "MD: loss (nats)": f"{loss['md'].mean():.2f}",
-            "MD: accuracy (%)": f"{accuracy['md'].mean():.1f}",
-        }
+        md = f"{loss['md'].mean():.2f} nats, {accuracy['md'].mean():.1f} %"
         for method, name in ALGORITHM.items():
             below = statistics.paired_difference(loss["md"], loss[method]).interval
             above = statistics.paired_difference(accuracy[method], accuracy["md"]).interval
-            row[f"{name}: nats below MD"] = statistics.format_interval(*below, ".2f")
-            row[f"{name}: points above MD"] = statistics.format_interval(*above, "+.1f")
-        rows.append(row)
+            rows.append(
+                {
+                    "concentration": f"{c:g}",
+                    "MD ends at": md,
+                    "scheme": name,
+                    "nats below MD": statistics.format_interval(*below, ".2f"),
+                    "points above MD": statistics.format_interval(*above, "+.1f"),
+                }
+            )
     return pd.DataFrame(rows)
 
 
