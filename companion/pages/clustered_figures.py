@@ -333,7 +333,8 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     }
     by_mu = best_prox.__wrapped__(CIFAR_SHORT).table.set_index("mu")
     by_mu = by_mu[["nats more than with 0.1", "low", "high"]].astype(float)
-    every_gain = [gain for by_name in (*gains.values(), prox) for gain in by_name.values()]
+    few = loss_gains(CIFAR_SHORT, clients_per_round=min(COHORTS))
+    every_gain = [gain for by_name in (*gains.values(), prox, few) for gain in by_name.values()]
     every_gain += by_measure.values()
     alike = on_measures.__wrapped__(CIFAR_SHORT).table.set_index(["setting", "compared with"])
     words = {name: ledger.decide_by_id(f"clustered-{name}")[1].verdict for name in CLAIMS}
@@ -359,6 +360,7 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         and loss_jumps["Algorithm 1"].high > 0,
         "accuracy": all(low < 0 < high for _, low, high in accuracy_jumps.values()),
         "behind": all(high > 0 for *_, high in every_gain),
+        "few": few["Algorithm 2"].low > 0 > few["Algorithm 1"].low and few["Algorithm 1"].high > 0,
         "prox": prox["Algorithm 2"].low > 0 > prox["Algorithm 1"].low
         and prox["Algorithm 1"].high > 0,
         "calmer with prox": calmer["low"].loc[["MD", "Algorithm 1"]].min() > 0
@@ -373,6 +375,7 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     }
     nats = {f"similar_{c:g}": similar[c] for c in SKEWS} | {f"sizes_{c:g}": sizes[c] for c in SKEWS}
     nats |= {"grown": grown, "prox_sizes": prox["Algorithm 1"], "prox_similar": prox["Algorithm 2"]}
+    nats |= {"few_sizes": few["Algorithm 1"], "few_similar": few["Algorithm 2"]}
     shares = {f"saved_{c:g}": saved["Algorithm 2"][c] for c in (0.1, 0.01)}
     shares |= {"calm": loss_jumps["Algorithm 2"]}
     numbers = {k: statistics.format_interval(*v, ".2f") for k, v in nats.items()}

@@ -499,7 +499,7 @@ def decide_order(
     return decide
 
 
-def decide_relative_gain(
+def decide_gain(
     setting: Setting,
     better: str,
     worse: str,
@@ -581,6 +581,7 @@ def decide_everywhere(
             if unit == "rounds" and spacing > statistics.MIN_EFFECT["rounds"]:
                 judgement = replace(judgement, verdict=UNDECIDED)
                 reasons.append(f"{setting} is evaluated every {spacing:g} rounds only")
+            # Final accuracies that are equal in all seeds are of equal runs; equal numbers of rounds can be chance.
             if not np.any(values) and unit == "points":
                 judgement = replace(judgement, verdict=UNDECIDED)
                 reasons.append(f"on {setting} {better} and {rival} made the same runs")

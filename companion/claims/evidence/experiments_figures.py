@@ -15,9 +15,9 @@ from companion.claims.evidence.experiments import (
     RESULTS,
     Judgement,
     Setting,
+    decide_gain,
     decide_level,
     decide_order,
-    decide_relative_gain,
     first_number,
     judge_both,
     judge_equal,
@@ -293,7 +293,7 @@ claim(
     meaning=TRAINING_LOSS,
     order=490,
 )(loss_dp)
-mnist_gain = decide_relative_gain(FIXED, "fedstas", "fedsts")
+mnist_gain = decide_gain(FIXED, "fedstas", "fedsts")
 claim(
     "preprint-fig-3-top-gain",
     paper="preprint",
@@ -305,7 +305,7 @@ claim(
     meaning=RELATIVE_GAIN,
     order=370,
 )(mnist_gain)
-skewed_gain = decide_relative_gain(SKEWED, "fedstas", "fedsts")
+skewed_gain = decide_gain(SKEWED, "fedstas", "fedsts")
 claim(
     "preprint-fig-3-middle-gain",
     paper="preprint",
@@ -318,7 +318,7 @@ claim(
     order=350,
 )(skewed_gain)
 cifar100_gain = with_our_network(
-    decide_relative_gain(CIFAR100, "fedstas", "fedsts", also=(CIFAR100_DISJOINT,))
+    decide_gain(CIFAR100, "fedstas", "fedsts", also=(CIFAR100_DISJOINT,))
 )
 claim(
     "preprint-fig-3-bottom-gain",
@@ -369,9 +369,7 @@ claim(
     fact="dp-over-fedsts",
     order=220,
 )(mnist_dp_order)
-mnist_dp_cost = decide_relative_gain(
-    FIXED, "fedstas", "fedstas-dp", also=(DISJOINT,), unit="points"
-)
+mnist_dp_cost = decide_gain(FIXED, "fedstas", "fedstas-dp", also=(DISJOINT,), unit="points")
 claim(
     "preprint-3.2.1-dp-cost",
     paper="preprint",
