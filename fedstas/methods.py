@@ -757,6 +757,8 @@ def parse(spec: str, **settings) -> Method:
         InputError: `spec` is no name with settings, repeats one, or `get` refuses them.
     """
     name, words = split_spec(spec)
+    if "name" in words:
+        raise InputError(f"method {name} has no setting 'name'")
     for key in words:
         if key in settings:
             values = f"{words[key]!r} in {spec!r} and as {settings[key]!r} beside it"

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from companion.claims.evidence import experiments as evidence
+from companion.claims.evidence.experiments_clustered import CIFAR_SHORT, MNIST
 from companion.pages import ch06
 from companion.pages import clustered_figures as figures
 from companion.runs import experiments, records
@@ -28,14 +29,14 @@ def loss(method: str, seed: int, t: np.ndarray) -> np.ndarray:
     return 2 / np.sqrt(t) + 1 - LOSS_GAIN[method] + 0.01 * seed + 0.05 * (-1.0) ** (t // 2)
 
 
-def record(folder, sweep: str) -> None:
-    """Record runs of two seeds of a sweep, of five on CIFAR-10, with losses of `loss`."""
+def record(folder, sweep: str, recorded_values: dict = RECORDED_VALUES) -> None:
+    """Record runs of two seeds of a sweep with these settings, of five on CIFAR-10, with losses of `loss`."""
     for run in experiments.runs(sweep, "paper"):
         setting = {"steps": run.overrides["steps"], "prox": run.overrides.get("prox", 0.0)}
         setting |= {"concentration": run.concentration, "clients_per_round": run.clients_per_round}
         if run.task == "cifar10":
             setting["steps"] *= 5  # those of the paper
-        included = all(setting[k] in values for k, values in RECORDED_VALUES.items())
+        included = all(setting[k] in values for k, values in recorded_values.items())
         included &= run.method in LOSS_GAIN
         seeds = 5 if run.task == "cifar10" else 2
         if run.seed >= seeds or run.clients != 100 or not included:
@@ -87,12 +88,13 @@ def test_a_figure_without_runs_names_the_command_that_records_them(number, tmp_p
     assert "`fedstas sweep clustered-mnist" in figures.local_tests().iloc[0, 0]
 
 
+BY_WORK = list(figures.local_work(MNIST))
 BY_CONCENTRATION = [f"concentration {c}" for c in ("10", "0.1", "0.01", "0.001")]
 PANELS = {  # by figure: titles, and the places of the panels whose runs are recorded
     2: (BY_CONCENTRATION, [0, 2]),
     7: ([title for title in BY_CONCENTRATION for _ in range(2)], [0, 1, 4, 5]),
-    8: (list(figures.LOCAL_WORK), [1, 2]),
-    9: ([title for title in figures.LOCAL_WORK for _ in range(2)], [2, 3, 4, 5]),
+    8: (BY_WORK, [1, 2]),
+    9: ([title for title in BY_WORK for _ in range(2)], [2, 3, 4, 5]),
     10: (["FedProx, mu = 0.1"] * 2, [0, 1]),
 }
 
@@ -154,13 +156,31 @@ def test_figures_show_cifar10_at_the_reduced_length_where_it_is_recorded(
     (tmp_path / "clustered-mnist").symlink_to(recorded_folder / "clustered-mnist")
     record(tmp_path, "clustered-cifar10-short")
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
-    for number in (2, 7, 6, 10):
+    for number in FIGURES:
         figure = FIGURES[number]()
         assert figure.get_suptitle() == "CIFAR-10, at the reduced length"
         drawn = [{n.get_gid() for n in ax.lines} - {None} for ax in figure.axes]
         assert drawn.count(set()) == (len(drawn) - len(PANELS[number][1]) if number != 6 else 0)
-    # The local steps of these are of the paper's length.
-    assert {FIGURES[number]().get_suptitle() for number in (8, 9)} == {"MNIST"}
+    titles = [ax.get_title() for ax in figures.figure_8().axes]
+    assert titles == list(figures.local_work(CIFAR_SHORT))
+    assert titles[1:3] == ["100 local steps, m = 10", "20 local steps, m = 5"]
+
+
+def test_a_panel_is_of_the_first_data_set_on_which_it_is_recorded(
+    recorded_folder, tmp_path, monkeypatch
+):
+    """Five participants are recorded on CIFAR-10, more local steps only on MNIST: the titles of the panels name the data."""
+    (tmp_path / "clustered-mnist").symlink_to(recorded_folder / "clustered-mnist")
+    usual = RECORDED_VALUES | {"steps": (100,)}
+    record(tmp_path, "clustered-cifar10-short", usual)
+    monkeypatch.setattr(evidence, "RESULTS", tmp_path)
+    figure = figures.figure_8()
+    assert figure.get_suptitle() == ""
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles[1:3] == ["MNIST: 500 local steps, m = 10", "CIFAR-10: 20 local steps, m = 5"]
+    assert titles[::3] == [BY_WORK[0], BY_WORK[3]]  # recorded on neither
+    narrow = figures.figure_9().axes[4].get_title()
+    assert narrow == "CIFAR-10\n20 local steps\nm = 5\nclients' shares (%)"
 
 
 def test_figure_5_has_every_clients_shares_and_every_classs_examples():

@@ -186,6 +186,7 @@ def test_parse_reads_settings_after_the_name():
     for spec, message in (
         ("fedstas-least-variance noise=maybe", "noise is 'maybe'"),
         ("md lr=x", "lr is"),
+        ("md name=3", "method md has no setting 'name'"),
     ):
         with pytest.raises(InputError, match=message):
             methods.parse(spec)

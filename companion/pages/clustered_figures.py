@@ -7,6 +7,8 @@ recorded runs names the command that records them.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -41,6 +43,7 @@ from companion.claims.evidence.experiments_clustered import (
     smoother_accuracy_overall,
     smoother_loss_overall,
     smoother_with_prox,
+    steps_at_length,
 )
 from companion.pages import plots
 from companion.runs import clustered_grid, grid_results, records, statistics, tables
@@ -49,20 +52,13 @@ from fedstas.sim import partition
 NAMES = {"md": "MD", "clustered-size": "Alg. 1", "clustered-similarity": "Alg. 2"}
 MEASURES = {f"clustered-similarity, {m}": f"Alg. 2, {m}" for m in ("L2", "L1")}
 CONCENTRATIONS = {f"concentration {c:g}": {"concentration": c} for c in SKEWS}
-LOCAL_WORK = {
-    "10 local steps, m = 10": {"steps": 10},
-    "500 local steps, m = 10": {"steps": 500},
-    "100 local steps, m = 5": {"clients_per_round": 5},
-    "100 local steps, m = 20": {"clients_per_round": 20},
-}
 FEDPROX = {"FedProx, mu = 0.1": {"prox": 0.1}}
 BY_MEASURE = {f"measure {m}": {"measure": m} for m in clustered_grid.MEASURES}
-# How the figures name the data, by sweep.
-DATA_TITLES = {
-    MNIST.sweep: "MNIST",
-    CIFAR.sweep: "CIFAR-10",
-    CIFAR_SHORT.sweep: "CIFAR-10, at the reduced length",
-}
+
+
+def _name(data: Setting) -> str:
+    """Return how the figures name the data."""
+    return {"mnist": "MNIST", "cifar10": "CIFAR-10"}[data.task]
 
 
 def _load_runs(data: Setting, change: dict) -> pd.DataFrame | None:
@@ -79,11 +75,14 @@ def _find_recorded(candidates: tuple[Setting, ...], settings: dict) -> tuple[Set
         d for d in candidates if any(_load_runs(d, c) is not None for c in settings.values())
     )
     data = next(recorded, None)
-    sweep = (data or candidates[-1]).sweep  # the last is of data that everyone can download
-    return (
-        data,
-        f"Not recorded yet: `fedstas sweep {sweep}\n--profile paper --folder results`",
-    )
+    return data, _missing_note(
+        data or candidates[-1]
+    )  # the last is of data that everyone can download
+
+
+def _missing_note(data: Setting) -> str:
+    """Return the sentence of a panel whose runs are not recorded."""
+    return f"Not recorded yet: `fedstas sweep {data.sweep}\n--profile paper --folder results`"
 
 
 def _draw_note(note: str) -> Figure:
@@ -95,7 +94,8 @@ def _draw_note(note: str) -> Figure:
 
 def _name_data(figure: Figure, data: Setting) -> None:
     """Write above the panels on which data the runs were made."""
-    figure.suptitle(DATA_TITLES[data.sweep], fontsize="medium")
+    reduced = ", at the reduced length" if data is CIFAR_SHORT else ""
+    figure.suptitle(_name(data) + reduced, fontsize="medium")
 
 
 def _draw_panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAMES) -> None:
@@ -110,43 +110,72 @@ def _draw_panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAM
 
 
 def _draw_settings(
-    settings: dict,
-    candidates,
+    settings: Callable[[Setting], dict[str, dict]],
     metrics: list[tuple[str, bool]],
     columns: int,
 ) -> Figure:
-    """Draw a panel for each setting and metric, its title naming the setting.
+    """Draw a panel for each setting and metric, on the first data set on which the setting is recorded.
+
+    A panel's title names the setting, and the data too, unless one data set serves all panels.
 
     Args:
-        settings: by title, what is changed of the data's usual setting.
-        candidates: data sets; the first one of which the runs are recorded is drawn.
+        settings: of a data set: by title, what is changed of its usual setting; as many for each data set.
         metrics: each with whether its curves are smoothed.
         columns: of panels.
     """
-    data, note = _find_recorded(candidates, settings)
-    if data is None:
-        return _draw_note(note)
-    panels = [(title, change, *metric) for title, change in settings.items() for metric in metrics]
+    places = []  # of each setting: the data set or None, title, and runs
+    for alternatives in zip(*(settings(data).items() for data in DATA), strict=True):
+        found = (
+            (data, title, runs)
+            for data, (title, change) in zip(DATA, alternatives, strict=True)
+            if (runs := _load_runs(data, change)) is not None
+        )
+        places.append(next(found, (None, "", None)))
+    used = [data for data in DATA if any(data is each for each, *_ in places)]
+    if not used:
+        return _draw_note(_missing_note(DATA[-1]))
+    if len(used) > 1:
+        places = [(d, f"{_name(d)}: {title}" if d else "", runs) for d, title, runs in places]
+    unrecorded_titles = list(settings(used[-1]))
+    panels = [
+        (title or unrecorded_titles[k], runs, *metric)
+        for k, (_, title, runs) in enumerate(places)
+        for metric in metrics
+    ]
     rows = math.ceil(len(panels) / columns)
     size = {"figsize": (plots.WIDE, 0.6 + 1.9 * rows), "squeeze": False}
     figure, axes = plt.subplots(rows, columns, **size)
-    _name_data(figure, data)
+    if len(used) == 1:
+        _name_data(figure, used[0])
     for ax, (title, *_) in zip(axes.flat, panels, strict=True):
         ax.set(title=title, xlabel="round")
     figure.draw_without_rendering()  # the panels take their heights, by which names at line ends keep apart
-    for ax, (_, change, metric, smooth) in zip(axes.flat, panels, strict=True):
-        _draw_panel(ax, _load_runs(data, change), metric, note, smooth)
+    note = _missing_note(used[-1])
+    for ax, (_, runs, metric, smooth) in zip(axes.flat, panels, strict=True):
+        _draw_panel(ax, runs, metric, note, smooth)
     for ax in axes[:-1].flat:
         ax.set_xlabel("")
-    for ax, (title, *_) in zip(axes.flat, panels, strict=True):
-        if columns == 4:  # where an axis label would take a third of the panel
-            lines = title.replace(", ", "\n"), ax.get_ylabel()
+    if columns == 4:  # where an axis label would take a third of the panel
+        for ax in axes.flat:
+            lines = re.sub("[,:] ", "\n", ax.get_title()), ax.get_ylabel()
             ax.set_title("\n".join(filter(None, lines)), fontsize=8)
             ax.set_ylabel("")
     return figure
 
 
-ALIKE_IN_STEPS = (CIFAR, CIFAR_SHORT, MNIST)  # where the local steps are not what a figure changes
+def local_work(data: Setting) -> dict[str, dict]:
+    """Return the settings of Fig. 8 at the length of a data set: a tenth and five times the usual local steps, then half
+    and twice the usual participants."""
+    (few, usual, many), (fewest, m, most) = steps_at_length(data), COHORTS
+    return {
+        f"{few} local steps, m = {m}": {"steps": few},
+        f"{many} local steps, m = {m}": {"steps": many},
+        f"{usual} local steps, m = {fewest}": {"clients_per_round": fewest},
+        f"{usual} local steps, m = {most}": {"clients_per_round": most},
+    }
+
+
+DATA = (CIFAR, CIFAR_SHORT, MNIST)  # of which a figure shows the first that is recorded
 # Metrics, each with whether its curves are smoothed.
 SMOOTH, LOSS = ("train_loss", True), ("train_loss", False)
 RAW = [("client_accuracy", False), LOSS]
@@ -154,32 +183,32 @@ RAW = [("client_accuracy", False), LOSS]
 
 def figure_2() -> Figure:
     """Draw the training loss at four concentrations, as a rolling mean."""
-    return _draw_settings(CONCENTRATIONS, ALIKE_IN_STEPS, [SMOOTH], columns=2)
+    return _draw_settings(lambda data: CONCENTRATIONS, [SMOOTH], columns=2)
 
 
 def figure_7() -> Figure:
     """Draw accuracy and training loss as measured, two panels for each concentration."""
-    return _draw_settings(CONCENTRATIONS, ALIKE_IN_STEPS, RAW, columns=4)
+    return _draw_settings(lambda data: CONCENTRATIONS, RAW, columns=4)
 
 
 def figure_8() -> Figure:
     """Draw the training loss by local steps and by participants, as a rolling mean."""
-    return _draw_settings(LOCAL_WORK, (CIFAR, MNIST), [SMOOTH], columns=2)
+    return _draw_settings(local_work, [SMOOTH], columns=2)
 
 
 def figure_9() -> Figure:
     """Draw accuracy and training loss as measured, two panels for each setting of figure 8."""
-    return _draw_settings(LOCAL_WORK, (CIFAR, MNIST), RAW, columns=4)
+    return _draw_settings(local_work, RAW, columns=4)
 
 
 def figure_10() -> Figure:
     """Draw the training loss with FedProx, as a rolling mean on the left and as measured on the right."""
-    return _draw_settings(FEDPROX, ALIKE_IN_STEPS, [SMOOTH, LOSS], columns=2)
+    return _draw_settings(lambda data: FEDPROX, [SMOOTH, LOSS], columns=2)
 
 
 def figure_6() -> Figure:
     """Draw the training loss with three measures of similarity, as a rolling mean on the left and as measured on the right."""
-    data, note = _find_recorded(ALIKE_IN_STEPS, BY_MEASURE)
+    data, note = _find_recorded(DATA, BY_MEASURE)
     frame = None if data is None else _load_runs(data, {})
     if data is None or frame is None:
         return _draw_note(note)
@@ -398,11 +427,15 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
 def draw_gains() -> Figure:
     """Draw how many nats the losses of both algorithms end below MD sampling's, with 95 % intervals: by concentration on
     CIFAR-10 at the reduced length; on MNIST by concentration, local steps and participants."""
+    skews = {f"{c:g}": {"concentration": c} for c in SKEWS}
+    cohorts = {str(m): {"clients_per_round": m} for m in COHORTS}
+    steps = {"10": {"steps": 10}, "100": {}, "500": {"steps": 500}}
     panels = [
-        (CIFAR_SHORT, "concentration", {f"{c:g}": {"concentration": c} for c in SKEWS}),
-        (MNIST, "concentration", {f"{c:g}": {"concentration": c} for c in SKEWS}),
-        (MNIST, "local steps", {"10": {"steps": 10}, "100": {}, "500": {"steps": 500}}),
-        (MNIST, "participants", {str(m): {"clients_per_round": m} for m in COHORTS}),
+        (CIFAR_SHORT, "concentration", skews),
+        (CIFAR_SHORT, "participants", cohorts),
+        (MNIST, "concentration", skews),
+        (MNIST, "participants", cohorts),
+        (MNIST, "local steps", steps),
     ]
     widths = [len(settings) for *_, settings in panels]
     size = {"figsize": (plots.WIDE, 2.6), "sharey": True, "width_ratios": widths}
@@ -421,7 +454,7 @@ def draw_gains() -> Figure:
         ax.axhline(0, color=plots.BLACK, lw=1)
         ax.set_xticks(range(len(settings)), list(settings))
         ax.set(xlabel=name, xlim=(-0.4, len(settings) - 0.6))
-        ax.set_title("CIFAR-10" if data is CIFAR_SHORT else "MNIST", fontsize="medium")
+        ax.set_title(_name(data), fontsize="medium")
         ax.grid(axis="x", visible=False)
     axes[0].set_ylabel("loss below MD's (nats)")
     place = {"xycoords": axes[0].get_yaxis_transform()}
@@ -563,7 +596,7 @@ def colour_findings() -> tuple[dict[str, str], dict[str, bool]]:
 def local_tests() -> pd.DataFrame:
     """Tabulate the final accuracy in % on the clients' own test sets in each setting of Fig. 7 and 9, and on the global
     test set in the setting of the paper: by scheme, with 95 % intervals."""
-    settings = {**CONCENTRATIONS, **LOCAL_WORK}
+    settings = {**CONCENTRATIONS, **local_work(MNIST)}  # of the paper's length, like CIFAR's
     data, note = _find_recorded((CIFAR, MNIST), settings)
     if data is None:
         return pd.DataFrame({"accuracy of the final model": [note.replace("\n", " ")]})
