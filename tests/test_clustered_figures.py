@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from companion.claims.evidence import experiments as evidence
-from companion.claims.evidence.experiments_clustered import CIFAR_SHORT, MNIST
+from companion.claims.evidence.clustered_losses import CIFAR_SHORT, MNIST
 from companion.pages import ch06
 from companion.pages import clustered_figures as figures
 from companion.runs import experiments, records

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from companion import ledger
+from companion.claims.evidence import clustered_losses as losses
 from companion.claims.evidence import experiments as evidence
 from companion.claims.evidence import experiments_clustered as clustered
 from companion.runs import clustered_grid as grid
@@ -142,14 +143,14 @@ def test_the_sweep_of_every_printed_setting_has_five_runs_of_each_scheme():
             )
             for r in experiments.runs(place.sweep, "paper")
         ]
-        for place in (clustered.CIFAR, clustered.MNIST, clustered.COARSE, clustered.CIFAR_SHORT)
+        for place in (losses.CIFAR, losses.MNIST, losses.COARSE, losses.CIFAR_SHORT)
     }
-    whole = (clustered.CIFAR, clustered.MNIST, clustered.CIFAR_SHORT)
-    changes = [(place, change) for place in whole for change in clustered.CHANGES_IN_PAPER]
-    changes += [(clustered.COARSE, {"concentration": c}) for c in clustered.SKEWS]
+    whole = (losses.CIFAR, losses.MNIST, losses.CIFAR_SHORT)
+    changes = [(place, change) for place in whole for change in losses.CHANGES_IN_PAPER]
+    changes += [(losses.COARSE, {"concentration": c}) for c in losses.SKEWS]
     for place, change in changes:
-        s = evidence.replace(place, **clustered.at_length(place, change))
-        for method in ("md", *clustered.ALGORITHM):
+        s = evidence.replace(place, **losses.at_length(place, change))
+        for method in ("md", *losses.ALGORITHM):
             measure = s.measure if method == "clustered-similarity" else "arccos"
             if method == "clustered-size" and "measure" in change:
                 continue
@@ -174,7 +175,7 @@ def test_the_evidence_loads_recorded_runs_by_their_changed_setting(tmp_path, mon
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
     monkeypatch.setattr(evidence, "MIN_PAIRS", 1)
     small = {"clients": 20, "clients_per_round": 5, "steps": 5, "task": "digits"}
-    place = evidence.replace(clustered.MNIST, **small)
+    place = evidence.replace(losses.MNIST, **small)
 
     def load_runs(*methods, **change):
         return set(evidence.replace(place, **change).runs(*methods)["run"])
@@ -244,5 +245,5 @@ def test_the_share_of_rounds_saved_is_measured_at_the_larger_of_the_two_final_lo
         for m, loss in losses.items()
     )
     monkeypatch.setattr(evidence.Setting, "runs", lambda self, *methods: frame)
-    monkeypatch.setattr(clustered, "ROLLING", 1)
-    assert clustered.rounds_saved(clustered.CIFAR, "clustered-size").to_dict() == {0: 0.5}
+    monkeypatch.setattr(losses, "ROLLING", 1)
+    assert losses.rounds_saved(losses.CIFAR, "clustered-size").to_dict() == {0: 0.5}

@@ -15,7 +15,7 @@ from deciders import claims_by_function
 
 from companion.claims import ledger, registry
 from companion.claims.evidence import experiments
-from companion.claims.evidence import experiments_clustered as clustered
+from companion.claims.evidence import experiments_cifar10 as cifar10
 from companion.claims.evidence import experiments_figures as figures
 from companion.claims.evidence import experiments_sentences as sentences
 from companion.claims.registry import VERDICTS, Claim, Evidence, judge_theory
@@ -473,9 +473,9 @@ def test_a_claim_on_unavailable_data_has_no_data_until_the_runs_exist_whatever_f
 ):
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     replace_runs(None)
-    assert clustered.on_prox(LEVEL).verdict == "no-data"
+    assert cifar10.on_prox(LEVEL).verdict == "no-data"
     (tmp_path / "cifar10.npz").touch()
-    assert clustered.on_prox(LEVEL).verdict == "no-data"
+    assert cifar10.on_prox(LEVEL).verdict == "no-data"
     schemes = {"md": [0.3, 0.31, 0.32, 0.3, 0.3], "clustered-size": [0.4, 0.41, 0.42, 0.4, 0.4]}
     better = schemes | {"clustered-similarity": [0.5, 0.52, 0.54, 0.5, 0.5]}
     worse = schemes | {"clustered-similarity": [0.2, 0.2, 0.25, 0.2, 0.2]}
@@ -484,7 +484,7 @@ def test_a_claim_on_unavailable_data_has_no_data_until_the_runs_exist_whatever_f
     for regular, other, verdict in ((better, worse, "agrees"), (worse, better, "differs")):
         frames = make_runs(regular, prox=0.1, **setting), make_runs(other, prox=1.0, **setting)
         replace_runs(pd.concat(frames))  # those of another mu decide nothing here
-        assert clustered.on_prox(LEVEL).verdict == verdict
+        assert cifar10.on_prox(LEVEL).verdict == verdict
 
 
 def test_a_claim_on_cifar10_waits_for_all_five_seeds(monkeypatch):
@@ -508,7 +508,7 @@ def test_a_claim_on_cifar10_waits_for_all_five_seeds(monkeypatch):
 def test_the_sweeps_that_rows_recommend_exist(claims, monkeypatch, tmp_path):
     from companion.runs import experiments as declared
 
-    rows = [row for row in ledger.all_claims() if "/experiments_clustered.py" in row.source]
+    rows = [row for row in ledger.all_claims() if "/experiments_cifar10.py" in row.source]
     notes = dict(zip(claims["id"], claims["note"], strict=True))
     verdicts = claims.set_index("id")["verdict"]
     cifar = [row for row in rows if verdicts[row.id] == "no-data"]
@@ -529,10 +529,10 @@ def test_the_figures_are_of_the_captions_concentration_only_if_the_code_draws_an
 ):
     row = ledger.find_claim("clustered-fig-6-to-10-concentration")
     assert (row.decide(row).verdict, row.decide(row).ours) == ("agrees", "4 of 4")
-    code = clustered.CONCENTRATIONS_IN_CODE
+    code = cifar10.CONCENTRATIONS_IN_CODE
     for column, other in (("drawn by plots_appendix", 0.1), ("in experiments_all", "0.1, 10.0")):
         changed = code.assign(**{column: [other, *code[column][1:]]})
-        monkeypatch.setattr(clustered, "CONCENTRATIONS_IN_CODE", changed)
+        monkeypatch.setattr(cifar10, "CONCENTRATIONS_IN_CODE", changed)
         assert (row.decide(row).verdict, row.decide(row).ours) == ("differs", "3 of 4")
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from deciders import claims_by_function
 
-from companion.claims.evidence import experiments
+from companion.claims.evidence import clustered_losses as losses
+from companion.claims.evidence import experiments, experiments_cifar10
 from companion.claims.evidence import experiments_clustered as clustered
 from companion.claims.evidence import experiments_fedsampling as fedsampling
 from companion.claims.evidence import experiments_figures as figures
@@ -276,7 +277,7 @@ def cifar_partitions(pure: bool, scatter: bool = False):
         return SimpleNamespace(label_counts=one_class_each if pure_here else even)
 
     replacement = SimpleNamespace(dirichlet_fixed_size=dirichlet_fixed_size)
-    return lambda patch: patch.setattr(clustered, "partition", replacement)
+    return lambda patch: patch.setattr(experiments_cifar10, "partition", replacement)
 
 
 def ledger_verdict(word: str):
@@ -298,7 +299,7 @@ ROUNDS_TO_HALF_OF_THREE = ROUNDS_TO_HALF | {
     "agrees": World(rounds_to_end={"fedstas": 20, "fedsts": 80, "fedstas-dp": 80}),
     "undecided": World(spread=0.12),
 }
-BOTH_ALGORITHMS = tuple(clustered.ALGORITHM)
+BOTH_ALGORITHMS = tuple(losses.ALGORITHM)
 SMOOTH = {
     "agrees": World(oscillation={"md": 0.2}),
     "differs": World(oscillation=dict.fromkeys(BOTH_ALGORITHMS, 0.2)),
@@ -559,12 +560,12 @@ CASES = {
         "agrees": World(megabytes={"md": 1.02}),
         "differs": World(megabytes={"md": 1.2}),
     },
-    "experiments_clustered.cifar_partitions": {
+    "experiments_cifar10.cifar_partitions": {
         "agrees": cifar_partitions(pure=True),
         "differs": cifar_partitions(pure=False),
         "undecided": cifar_partitions(pure=False, scatter=True),
     },
-    "experiments_clustered.on_all_settings": {
+    "experiments_cifar10.on_all_settings": {
         "agrees": lower_loss(0),
         "agrees, better than md": lower_loss(0.2),
         "differs": lower_loss(0.2, by_value={("measure", "L1"): lower_loss(-0.1)}),
@@ -573,32 +574,32 @@ CASES = {
         ),
         "undecided": SCATTERED,
     },
-    "experiments_clustered.on_heavy_skew": ON_CIFAR
+    "experiments_cifar10.on_heavy_skew": ON_CIFAR
     | {
         "differs, as md at 0.001": lower_loss(
             0.2, by_value={("concentration", 0.001): lower_loss(0)}
         )
     },
-    "experiments_clustered.on_light_skew": {
+    "experiments_cifar10.on_light_skew": {
         "agrees": lower_loss(0),
         "differs": lower_loss(0.2),
         "differs, worse at 10": lower_loss(0, by_value={("concentration", 10.0): lower_loss(-0.2)}),
         "undecided": SCATTERED,
     },
-    "experiments_clustered.faster_on_any_skew": {
+    "experiments_cifar10.faster_on_any_skew": {
         "agrees": early_end(50),
         "differs": early_end(90),
         "differs, late at 10": early_end(50, by_value={("concentration", 10.0): early_end(90)}),
         "undecided": World(spread=0.5),
     },
-    "experiments_clustered.smoother_loss_overall": SMOOTHER_OVERALL,
-    "experiments_clustered.smoother_accuracy_overall": SMOOTHER_OVERALL,
+    "experiments_cifar10.smoother_loss_overall": SMOOTHER_OVERALL,
+    "experiments_cifar10.smoother_accuracy_overall": SMOOTHER_OVERALL,
     "experiments_clustered.similarity_faster": {
         "agrees": early_end(50),
         "differs": early_end(95),
         "undecided": World(spread=0.5),
     },
-    "experiments_clustered.faster_in_larger_cohorts": worlds_by_cohort_size(
+    "experiments_cifar10.faster_in_larger_cohorts": worlds_by_cohort_size(
         {
             "agrees": ({}, (90, 70, 40)),
             "differs": ({}, (40, 70, 90)),
@@ -606,8 +607,8 @@ CASES = {
             "undecided": ({}, (90, 70, 40), (60, 70, 80)),
         }
     ),
-    "experiments_clustered.by_size_in_figure_6": worlds_of_lower_loss("clustered-size"),
-    "experiments_clustered.best_prox": worlds_by_prox(
+    "experiments_cifar10.by_size_in_figure_6": worlds_of_lower_loss("clustered-size"),
+    "experiments_cifar10.best_prox": worlds_by_prox(
         {
             "agrees": {"final_loss": {"md": 1.3}},
             "differs": {"final_loss": {"md": 1.6}},
@@ -615,7 +616,7 @@ CASES = {
             "undecided": {"spread": 0.1, "final_loss": {"md": 1.48}},
         }
     ),
-    "experiments_clustered.smoother_with_prox": worlds_by_prox(
+    "experiments_cifar10.smoother_with_prox": worlds_by_prox(
         {
             "agrees": {"oscillation": dict.fromkeys(("md", *BOTH_ALGORITHMS), 0.1)},
             "differs": {"oscillation": dict.fromkeys(("md", *BOTH_ALGORITHMS), 0.2)},
@@ -629,7 +630,7 @@ CASES = {
         },
         usual={"oscillation": dict.fromkeys(("md", *BOTH_ALGORITHMS), 0.2), "seed_spread": 0},
     ),
-    "experiments_clustered.grows_with_skew": worlds_by_setting(
+    "experiments_cifar10.grows_with_skew": worlds_by_setting(
         "concentration",
         {
             "agrees": {10.0: 0, 0.1: 0.1, 0.01: 0.2, 0.001: 0.3},
@@ -638,7 +639,7 @@ CASES = {
         },
     )
     | opposite_trends("concentration", 10.0, 0.001),
-    "experiments_clustered.on_measures": {
+    "experiments_cifar10.on_measures": {
         "agrees": lower_loss(0.2),
         "differs": lower_loss(0.2, by_value={("measure", "L2"): lower_loss(-0.1)}),
         "differs, better than md but not alike": lower_loss(
@@ -646,7 +647,7 @@ CASES = {
         ),
         "undecided": SCATTERED,
     },
-    "experiments_clustered.on_local_work": worlds_by_local_steps(
+    "experiments_cifar10.on_local_work": worlds_by_local_steps(
         {
             "agrees": {10: 90, 100: 70, 500: 50},
             "differs": {10: 50, 100: 70, 500: 90},
@@ -654,7 +655,7 @@ CASES = {
         }
     )
     | opposite_trends("steps", 10, 500, spread=0.5),
-    "experiments_clustered.better_with_more_work": worlds_by_setting(
+    "experiments_cifar10.better_with_more_work": worlds_by_setting(
         "steps",
         {
             "agrees": {10: 0, 50: 0.1, 100: 0.2, 500: 0.3},
@@ -663,7 +664,7 @@ CASES = {
         },
     )
     | opposite_trends("steps", 10, 500),
-    "experiments_clustered.on_cohorts": worlds_by_setting(
+    "experiments_cifar10.on_cohorts": worlds_by_setting(
         "clients_per_round",
         {
             "agrees": {5: 0.3, 10: 0.2, 20: 0.1},
@@ -681,7 +682,7 @@ CASES = {
             }
         )
     },
-    "experiments_clustered.on_prox": ON_CIFAR
+    "experiments_cifar10.on_prox": ON_CIFAR
     | {"differs, as md with prox": lower_loss(0.2, by_value={("prox", 0.1): lower_loss(0)})},
     "experiments_messages.compressed": worlds_of_higher_accuracy("clustered-similarity"),
     "experiments_messages.noisy": worlds_of_higher_accuracy("clustered-similarity"),
@@ -690,7 +691,7 @@ CASES = {
         "differs": World(by_value={("message", "masked"): World(default_accuracy=0.4)}),
         "undecided": World(by_value={("message", "masked"): World(spread=0.06)}),
     },
-    "experiments_clustered.captions_and_code": {"agrees": 0.01, "differs": 0.1},
+    "experiments_cifar10.captions_and_code": {"agrees": 0.01, "differs": 0.1},
     "experiments_sentences.code_of_2025": {
         "differs": patch_function(
             sentences, "steps_of_text_and_code", [("weights", "1/m", "N_h/m_h")]
@@ -909,7 +910,7 @@ def test_deciding_part_returns_the_part_on_which_the_verdict_depends():
     contradicted = experiments.Judgement("differs", 8, 7, 9, 5)
     assert experiments.deciding_part([*parts, contradicted]) is contradicted
     # Of two algorithms the one whose trend surely contradicts the claim decides.
-    claim = BY_FUNCTION["experiments_clustered.on_cohorts"]
+    claim = BY_FUNCTION["experiments_cifar10.on_cohorts"]
     evidence = claim.decide(claim)
     assert (evidence.verdict, evidence.substitute) == ("no-data", "differs") and evidence.high < 0
 
@@ -998,9 +999,9 @@ def test_a_claim_on_cifar10_is_decided_at_the_reduced_length_and_says_so(name, m
 
         def runs(setting, *methods, world=world):
             """Return the runs of the world, if the setting is one of the reduced length or a substitute."""
-            if setting.sweep == clustered.CIFAR.sweep:
+            if setting.sweep == losses.CIFAR.sweep:
                 raise experiments.MissingRuns("pending", "nothing of the paper's length")
-            if setting.sweep == clustered.CIFAR_SHORT.sweep:
+            if setting.sweep == losses.CIFAR_SHORT.sweep:
                 setting = replace(setting, steps=5 * setting.steps)  # those of the paper
             return world.frame(setting, methods)
 
@@ -1016,7 +1017,7 @@ def test_a_claim_on_cifar10_is_decided_at_the_reduced_length_and_says_so(name, m
     [
         # By concentration, for both algorithms: alike everywhere, nowhere, and where clients are most heterogeneous.
         ({}, {"similar"}, {"open", "even", "grown", "above guess"}),
-        (dict.fromkeys(clustered.SKEWS, 0.0), {"even", "level"}, {"similar", "grown", "open"}),
+        (dict.fromkeys(losses.SKEWS, 0.0), {"even", "level"}, {"similar", "grown", "open"}),
         ({10.0: 0.0, 0.1: 0.0, 0.01: 0.1}, {"even", "grown"}, {"similar", "level"}),
     ],
 )

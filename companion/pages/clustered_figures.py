@@ -21,8 +21,7 @@ from matplotlib.figure import Figure
 
 from companion.claims import ledger
 from companion.claims.evidence import experiments
-from companion.claims.evidence.experiments import MissingRuns, Setting
-from companion.claims.evidence.experiments_clustered import (
+from companion.claims.evidence.clustered_losses import (
     ALGORITHM,
     CIFAR,
     CIFAR_SHORT,
@@ -31,19 +30,22 @@ from companion.claims.evidence.experiments_clustered import (
     GUESS,
     MNIST,
     SKEWS,
-    best_prox,
-    better_with_more_work,
     decide_trend,
     loss_below_md,
-    on_light_skew,
-    on_measures,
     rolling_window,
     rounds_saved,
     shared_losses,
+    steps_at_length,
+)
+from companion.claims.evidence.experiments import MissingRuns, Setting
+from companion.claims.evidence.experiments_cifar10 import (
+    best_prox,
+    better_with_more_work,
+    on_light_skew,
+    on_measures,
     smoother_accuracy_overall,
     smoother_loss_overall,
     smoother_with_prox,
-    steps_at_length,
 )
 from companion.pages import plots
 from companion.runs import clustered_grid, grid_results, records, statistics, tables
