@@ -23,7 +23,7 @@
 # At the end you will know
 # - what a participant trains on under each of the three meanings that the paper's sentence can have;
 # - what the server learns from ten randomised sizes, exactly, and why at the preprint's sizes no size cap makes this enough;
-# - a way to sample data that asks for no size at all, and what sampling costs.
+# - a way to sample data whose rate needs no size, and what sampling costs.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -159,7 +159,7 @@ def proportional(size, rng):
 
 
 # %% [markdown]
-# **Bernoulli** is the rule of FedSampling and of Section 5.2, and this book's default. The size of its sample is random. **Fixed size** is the
+# **Bernoulli** is the rule of FedSampling {cite:p}`qi2023fedsampling`, from which the paper takes its data sampling, and of Section 5.2; it is this book's default. The size of its sample is random. **Fixed size** is the
 # first half of the sentence. **Proportional** is what the authors' later code does, except that the code rounds each client's number down and we round it to the nearest whole number. The package has the first two as designs, in which the server sets a rate
 # and the client draws. Now let each reading draw 2,000 rounds.
 
@@ -704,14 +704,15 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # \tilde p = \frac{n^*}{\tilde n} = \frac{q\,\tilde n}{\tilde n} = q,
 # ```
 #
-# whatever $\tilde n$ is. The noise cancels, and no report is needed. Each participant keeps each of its examples with probability $q$. What one
-# gives up is control of the number: a round trains on $q\,n_S$ examples in expectation, and the server does not know $n_S$.
+# whatever $\tilde n$ is. The noise cancels, and no report is needed for the rate. Each participant keeps each of its examples with probability $q$. What one
+# gives up is control of the number: a round trains on $q\,n_S$ examples in expectation, and the server does not know $n_S$. Sizes can still be asked for elsewhere: to count clients by their data, the server has to know
+# their shares of it. If it may know no size at all, it can only count clients alike, which is another target. FedSampling's slides object to a fixed ratio for this reason: it leaks sizes or biases the update.
 #
 # **Put the cap above the sizes and ask many.** If a total is wanted, ask all clients of a large federation once, rather than the participants
 # of each round.
 #
 # **Ask each client once.** The client draws one report and gives the same answer ever after, which is called memoisation, or permanent randomised response. Otherwise
-# reports add up: Algorithm 3 asks afresh in each round, and $j$ fresh reports cost $j\,\epsilon$.
+# reports add up: Algorithm 3 asks afresh in each round, and $j$ fresh reports cost $j\,\epsilon$. This has two costs: the error of $\tilde n$ no longer averages out over rounds, and a client whose size changes pays again.
 #
 # ```{admonition} The paper says: journal, Sec. 6.4
 # :class: as-written
@@ -740,7 +741,7 @@ expect("One memoised report never gives away more", read_off[1] < 0.2, chance=re
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# `FixedRate(q)`, the default of `fedstas-unbiased` and `fedstas-unbiased-dp`. Where a number must be requested, use
+# Use `FixedRate(q)`. With `fedstas-unbiased-dp` no size leaves a client then, and clients count alike; `fedstas-unbiased` counts them by their data, and so asks for their sizes. Where a number must be requested, use
 # `Requested(n_star, epsilon, size_cap, memoised=True)` with a cap above the sizes: one report per client for good.
 # ```
 #
@@ -785,7 +786,7 @@ glue_figure("figure_accuracy", ch03.draw_accuracy(runs))
 glue_values(
     "ch3", rounds=s.rounds, lr=lr, last=min(10, s.rounds), repeats=s.repeats, strata=f"{strata:,}"
 )
-glue_values("ch3", shard=len(task.train_y) / len(sizes), enough=128 / size)
+glue_values("ch3", shard=len(task.train_y) / len(sizes), enough=math.ceil(12800 / size) / 100)
 glue_values(
     "ch3",
     least_share=100 * local[0.05] / local[1.0],
@@ -821,7 +822,7 @@ table(ch03.tabulate_rates(runs, empty, local))
 # The less data, the more is lost. At $q = 0.1$ the loss is {glue:text}`ch3_tenth:.0f` points ({glue:text}`ch3_tenth_low:.0f` to
 # {glue:text}`ch3_tenth_high:.0f`) on the global test set. At $q = 0.5$ it is {glue:text}`ch3_half:.1f` ({glue:text}`ch3_half_low:.1f` to {glue:text}`ch3_half_high:.1f`). A client holds
 # {glue:text}`ch3_shard:.0f` examples on average here, and what $q$ leaves of a shard depends on its size: a client of 600 examples still fills a batch of
-# 128 from $q$ = {glue:text}`ch3_enough:.2f` on. The page [on the experiments](05_experiments.ipynb) trains at the paper's scale.
+# 128, on average, from $q$ = {glue:text}`ch3_enough:.2f` on. The page [on the experiments](05_experiments.ipynb) trains at the paper's scale.
 #
 # How much is saved? At $q = 0.05$ local training processes {glue:text}`ch3_least_share:.0f` % of the examples that it processes at $q = 1$. But the strata ask for the
 # gradients of all clients, {glue:text}`ch3_strata` examples whatever $q$ is. So together {glue:text}`ch3_least_total:.0f` % remain.
@@ -918,6 +919,14 @@ gains = {
     name.split()[0]: 100 * (1 - np.interp(0.1, shares, v)) for name, v in variance_ratios.items()
 }
 glue_values("ch3", gain_sizes=gains["weights"], gain_equal=gains["equal"])
+tenth, whole_gains = np.clip(np.round(n_k / 10), 1, n_k), {}
+for name, a_k in by_weights.items():
+    best = np.clip(np.round(optimal(a_k, sigma, n_k, tenth.sum())), 1, n_k)
+    ratio = variance(best, a_k, sigma, n_k) / variance(tenth, a_k, sigma, n_k)
+    whole_gains[name.split()[0]] = 100 * (1 - ratio)
+glue_values("ch3", whole_total=int(tenth.sum()))
+glue_values("ch3", whole_sizes=whole_gains["weights"], whole_equal=whole_gains["equal"])
+expect("a tenth of a small client is less than one example", n_k.min() < 10, least=n_k.min())
 low, high = np.quantile(sigma[n_k > 1], [0.1, 0.9])
 glue_values("ch3", sigma_low=low, sigma_high=high)
 expect("removes more if they count equally", gains["equal"] > gains["weights"] + 1, **gains)
@@ -942,7 +951,8 @@ expect("both variances are 0", nothing)
 # ```
 #
 # With a tenth of the examples requested, the optimum removes {glue:text}`ch3_gain_sizes:.0f` % of the variance if clients count by size. It removes more if they
-# count equally, as in the preprint's eq. 6: {glue:text}`ch3_gain_equal:.0f` %. The first gain comes from unequal $\sigma_k$ alone. Here spreads differ by a factor of
+# count equally, as in the preprint's eq. 6: {glue:text}`ch3_gain_equal:.0f` %. That is the lemma's gain, for any positive numbers, and a tenth of a small client is less than one example. With samples of whole numbers, at least one example each, {glue:text}`ch3_whole_total` examples in all,
+# the gains are {glue:text}`ch3_whole_sizes:.0f` % and {glue:text}`ch3_whole_equal:.0f` %. The gain with weights by size comes from unequal $\sigma_k$ alone. Here spreads differ by a factor of
 # about two: the middle 80 % lie between {glue:text}`ch3_sigma_low:.2f` and {glue:text}`ch3_sigma_high:.2f`. In the
 # second case one rate for all draws most examples from the largest clients, which count no more than others.
 #
@@ -954,7 +964,7 @@ expect("both variances are 0", nothing)
 # - "A sample of $\lfloor n^*/m \rfloor$ observations with probabilities $n^*/\tilde n$" has three readings. Where every example has the same chance, a
 #   larger client contributes more.
 # - At $M = 100$ and 600 examples each, ten private reports estimate {glue:text}`ch3_mean:.0f` ± {glue:text}`ch3_sd:.0f` where 6,000 is meant. No cap
-#   repairs this. A share $q$ needs no size.
+#   repairs this. A share $q$ is a rate that needs no size.
 # - At these numbers $\epsilon = 3$ is the price of one report. Fresh reports add up; a memoised report does not.
 # - At equal cost, the budget of examples is best spent where weight times spread is large.
 #
@@ -999,7 +1009,7 @@ print("alpha =", four, "  largest ratio =", worst)
 # ```{exercise-start} Clip one too high
 # :label: ex-ch3-clip
 # ```
-# Level 2. FedSampling's slides clip sizes at $M$ and draw the fakes from $1, \dots, M-1$. Show that no $\alpha > 0$ makes this
+# Level 2. FedSampling's slides clip sizes at $M$ and draw the fakes from $\mathcal{P}(M-1)$, which we read as $1, \dots, M-1$. Show that no $\alpha > 0$ makes this
 # $\epsilon$-LDP for any finite $\epsilon$: for $M = 100$ name two sizes and a report that the first can make and the second cannot.
 # `check.answer("data_sampling/clip", (size, other, report))`. Which clients are affected, and how often?
 # ```{exercise-end}
@@ -1033,8 +1043,8 @@ for j in (1, 10, 99):
 # :label: ex-ch3-centralised
 # ```
 # Level 2. The journal adapts data sampling "to mimic centralized learning across the set of participating clients". Two clients
-# hold the numbers {0} and {1, 2, 3}; each number is kept with probability 1/2, so $n^* = 2$. What is the expectation of the mean of
-# the two clients' *full* means, and of $\frac{1}{n^*} \sum_k \sum_{j \in \xi_k} x_{k,j}$? Write `both(shards)`, which returns the two for any clients;
+# hold the numbers {0} and {1, 2, 3}; each number is kept with probability 1/2, so $n^* = 2$. Compare two numbers: the mean of
+# the two clients' means over all their numbers, at which a plain mean of clients aims, and the expectation of $\frac{1}{n^*} \sum_k \sum_{j \in \xi_k} x_{k,j}$. Write `both(shards)`, which returns the two for any clients;
 # $n^*$ is the rate times the number of examples. Why does the rate not matter? `check.answer("data_sampling/two-means", both)`. Which one mimics the pooled mean 3/2?
 # ```{exercise-end}
 # ```
