@@ -99,8 +99,8 @@ def check_not_at_random(example) -> str:
     values, chances = (list(map(float, part)) for part in example)
     if len(values) != 2 or len(chances) != 2:
         return "two values and two chances are asked for."
-    if not all(0.5 <= q < 1 for q in chances):
-        return f"the chances are {chances}: each must be at least 1/2 and below 1."
+    if not all(0.5 <= q <= 1 for q in chances):
+        return f"the chances are {chances}: each must be at least 1/2 and at most 1."
     if sorted(values) != [0.0, 1.0]:
         return f"the values are {values}: one must be 0, the other 1."
     (a, b), (p, q) = values, chances
