@@ -126,7 +126,7 @@ for name in ("md", "clustered-similarity", "fedstas-least-variance"):
 # average = average + 0.1 / (1 - 0.9**t) * (model - average)
 # ```
 #
-# No client trains from `average`, and `average` is what you deploy. It is the average that the book measures: the division makes it the model itself after round 1, so that the model before the first round,
+# No client trains from `average`, and `average` is what you deploy. With torch, where a loop changes its model in place, keep a copy of the state and average its floating tensors. It is the average that the book measures: the division makes it the model itself after round 1, so that the model before the first round,
 # which nobody has trained, has no part in it. `fedstas.aggregation.average_models(average, model, 0.9, t)` computes the same.
 #
 # The simulator uses the same code, so it draws the same cohorts for the same seed and the same answers. Tests compare the two for fifteen methods.
@@ -328,8 +328,8 @@ expect("never your loss, so any loss will do", explained > 0, explained=explaine
 # ## How do you use it in your Flower app?
 #
 # `FedAvgWithDesign` takes the place of Flower's FedAvg in your server, and your clients stay as they are. Inside is the same `Cohorts`. It takes every design that
-# asks for nothing but sizes and updates (`fedstas.flower.plain_methods()` lists them); {doc}`08_federation` shows what nodes of this package can answer in addition. This is a whole app, with
-# Adam and batch normalisation, as `examples/flower/plain_clients.py`. The tests run it in Flower's simulation, which the environment of this book lacks:
+# asks for nothing but sizes and updates (`fedstas.flower.plain_methods()` lists them); {doc}`08_federation` shows what nodes of this package can answer in addition. Here are the client and the server of an app with
+# Adam and batch normalisation; `examples/flower/plain_clients.py` has the whole app. The tests run it in Flower's simulation, which the environment of this book lacks:
 #
 # ```{literalinclude} ../../examples/flower/plain_clients.py
 # :start-at: client, server

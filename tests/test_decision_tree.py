@@ -8,7 +8,7 @@ import pytest
 from browser import needs_browser
 from demo_page import write_page
 
-from companion.pages import decision_tree, landing_page, parameters, plots, saved_bytes
+from companion.pages import decision_tree, landing_page, last_models, parameters, plots, saved_bytes
 from companion.runs import comparison
 
 matplotlib.use("Agg")
@@ -23,10 +23,17 @@ def recorded():
 
 
 @pytest.fixture(scope="module")
-def nodes(recorded):
+def models(recorded):
+    """Averages and last models of the runs of tuning."""
+    return last_models.compute(*recorded[:2])
+
+
+@pytest.fixture(scope="module")
+def nodes(recorded, models):
     """The nodes of the recorded comparison."""
     settings, runs, outcomes, gains = recorded
-    return decision_tree.build(outcomes, gains, settings, runs, landing_page.load_heads(outcomes))
+    heads = landing_page.load_heads(outcomes)
+    return decision_tree.build(outcomes, gains, settings, runs, heads, models)
 
 
 def test_every_answer_leads_further_and_every_path_ends_in_an_advice(nodes):
@@ -53,14 +60,28 @@ def test_cells_are_rows_of_the_chapters_table(nodes, recorded):
         assert f'id="{anchor}"' in table
 
 
-def test_numbers_are_those_of_the_records(nodes, recorded):
+def test_numbers_are_those_of_the_records(nodes, recorded, models):
     settings, runs, outcomes, _ = recorded
     is_changed = (outcomes["arm"] == "least-variance") & (outcomes["setting"] == "mnist")
     halved = outcomes.assign(ratio=outcomes["ratio"].where(~is_changed, outcomes["ratio"] / 2))
-    changed = decision_tree.build(
-        halved, comparison.compare(halved, "md"), settings, runs, landing_page.load_heads(outcomes)
-    )
+    heads = landing_page.load_heads(outcomes)
+    gains = comparison.compare(halved, "md")
+    changed = decision_tree.build(halved, gains, settings, runs, heads, models)
     assert "0.95 on MNIST" in nodes["strata"].gain and "0.47 on MNIST" in changed["strata"].gain
+
+
+def test_a_last_model_tuned_for_itself_is_compared_with_the_average(nodes, models):
+    """A last model has the better of all its candidates, and with MD on CIFAR-10 a cosine in place of a constant rate."""
+    assert (models[last_models.OWN] >= models[last_models.SAME]).all()
+    md = models.loc[("cifar10-features", "md")]
+    assert (md["schedule"], md["own schedule"]) == ("constant", "cosine")
+    changed = models.assign(**{last_models.OWN: models[last_models.OWN] - 1})
+    numbers, holds = last_models.summarise(models)
+    changed_numbers, changed_holds = last_models.summarise(changed)
+    assert changed_numbers["last_lost"] == pytest.approx(numbers["last_lost"] + 1)
+    assert holds["within"] and not changed_holds["within"]
+    assert f"at most {numbers['last_lost']:.1f} points" in nodes["last"].gain
+    assert len(last_models.tabulate(models)) == 8
 
 
 def test_the_json_has_all_nodes(nodes):

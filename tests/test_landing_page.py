@@ -5,7 +5,7 @@ import re
 import matplotlib
 import pytest
 
-from companion.pages import design_comparison, landing_page, parameters, saved_bytes
+from companion.pages import design_comparison, landing_page, last_models, parameters, saved_bytes
 from companion.runs import comparison, protocol
 from fedstas.errors import InputError
 from fedstas.sim import tasks
@@ -30,7 +30,8 @@ def outcomes():
 @pytest.fixture(scope="module")
 def sentences(recorded_settings, outcomes):
     """Return the sentences of the front pages, and whether each holds: pairs (text, bool)."""
-    return landing_page.check_sentences(recorded_settings, outcomes, "results")
+    models = last_models.compute(comparison.read(), comparison.load_runs())
+    return landing_page.check_sentences(recorded_settings, outcomes, models, "results")
 
 
 def test_checked_phrases_hold_and_stand_on_the_front_pages(sentences):

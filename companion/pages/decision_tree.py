@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from companion.pages import plots, saved_bytes
+from companion.pages import last_models, plots, saved_bytes
 from companion.runs import comparison
 from companion.runs.comparison import Setting
 from companion.runs.records import Record
@@ -57,6 +57,7 @@ def build(
     settings: Mapping[str, Setting],
     recorded: list[Record],
     heads: pd.DataFrame,
+    models: pd.DataFrame,
 ) -> dict[str, Node]:
     """Return the nodes by key, the first question first, with the numbers of the recorded runs.
 
@@ -66,6 +67,7 @@ def build(
         settings: of the comparison, by name.
         recorded: its runs.
         heads: as `closed_form_heads.compute_outcomes` returns them.
+        models: as `last_models.compute` returns them.
     """
     numbers = saved_bytes.compute_rate_gain(settings[saved_bytes.FEATURES], recorded)
     added = numbers["rate_accuracy"] - numbers["rate_small_accuracy"]
@@ -82,9 +84,7 @@ def build(
         bound = "at least " if is_bound[model, arm, setting] else ""
         return f"{bound}{ratios[model, arm, setting]:.2f}"
 
-    raw = [ratios["raw", saved_bytes.RECOMMENDED, s] for s in saved_bytes.RAW_SAVES]
-    raw_similar = [ratios["raw", saved_bytes.SIMILARITY, s] for s in saved_bytes.RAW_SAVES]
-    tasks = [s for m, arm, s in ratios if (m, arm) == ("average", saved_bytes.RECOMMENDED)]
+    last_numbers, _ = last_models.summarise(models)
     same = [ratios["average", saved_bytes.RECOMMENDED, s] for s in saved_bytes.NO_SAVING]
     similar = [
         value
@@ -109,9 +109,9 @@ def build(
         Node(
             key="closed",
             text="Try a closed form first: ridge regression or class means",
-            gain=f"ridge ends at {closed['closed_ridge']:.1f} % on CIFAR-100 features, the best design at "
-            f"{closed['closed_ridge_best']:.1f} %; class means at {closed['closed_means']:.1f} % on newsgroups, "
-            f"the best design at {closed['closed_means_best']:.1f} %",
+            gain=f"ridge ends at {closed['closed_ridge']:.1f} % on CIFAR-100 features, the best design at MD's bytes at "
+            f"{closed['closed_ridge_best_equal']:.1f} %; class means at {closed['closed_means']:.1f} % on newsgroups, "
+            f"the best design at {closed['closed_means_best_equal']:.1f} %",
             cost=f"each client sends sums once; for ridge {closed['closed_times_low']:.1f} to "
             f"{closed['closed_times_high']:.1f} times the megabytes of MD's run",
             link="closed-form",
@@ -137,19 +137,20 @@ def build(
             key="average",
             text="Can you deploy an average of the server's models, in place of the last one?",
             gain=f"{min(most):+.1f} to {max(most):+.1f} points for MD on {_count(len(most))} of "
-            f"{_count(len(average))} tasks, less than 1 elsewhere",
+            f"{_count(len(average))} tasks, over a last model at a constant rate",
             cost="nothing is sent, and training stays as it is",
             link="which-average",
             answers=(("yes", "ask"), ("no", "last")),
         ),
         Node(
             key="last",
-            text="Take least-variance strata, or clustered sampling by similarity if clients cannot send 64 numbers",
-            gain=f"{min(raw):.2f} to {max(raw):.2f} times MD's megabytes on {_count(len(raw))} of {_count(len(tasks))} tasks, "
-            f"between last models; by similarity {min(raw_similar):.2f} to {max(raw_similar):.2f}",
-            cost="64 numbers (256 bytes) a client, once, or nothing; no secure aggregation",
+            text="Let the rate fall by a cosine, and tune it for the last model",
+            gain=f"MD's last model is then at most {last_numbers['last_lost']:.1f} points below its average on all "
+            f"{_count(len(average))} tasks",
+            cost="runs of tuning, which the average needs, too",
             link="which-average",
-            method="fedstas-least-variance",
+            method="md",
+            answers=(("then", "ask"),),
         ),
         Node(
             key="ask",

@@ -215,12 +215,13 @@ def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: boo
     return table.assign(megabytes=(table["bytes_down"] + table["bytes_up"]) / 1e6)
 
 
-def tabulate_tuning(setting: Setting, rows: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the mean accuracy of the averaged model on the validation split, in the last tenth of the rounds.
+def tabulate_tuning(setting: Setting, rows: pd.DataFrame, model: str = "average") -> pd.DataFrame:
+    """Tabulate the mean accuracy of a model on the validation split, in the last tenth of the rounds.
 
     Args:
         setting: that was tuned.
         rows: as `load_curves` returns them, of tuning.
+        model: of `MODELS`; candidates are chosen by the average.
 
     Returns:
         A row per arm, a column per candidate (schedule, lr); NaN where a seed is missing. A run that diverged guesses.
@@ -237,7 +238,7 @@ def tabulate_tuning(setting: Setting, rows: pd.DataFrame) -> pd.DataFrame:
             values = [
                 1 / classes
                 if run["ended"].any()
-                else run[run["round"].isin(window)][MODELS["average"]].mean()
+                else run[run["round"].isin(window)][MODELS[model]].mean()
                 for run in runs
             ]
             table.loc[arm, (schedule, lr)] = np.mean(values)

@@ -214,6 +214,16 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     return one_rounds.load_partitions(Path(folder) / FINE_TUNING, command)
 
 
+def validate_head(setting: str) -> float:
+    """Return the accuracy in % on the validation split of the head that training starts from in a setting of `HEADS`.
+
+    The head is that of the remaining training examples.
+    """
+    rows = load()
+    rows = rows[(rows["setting"] == setting) & rows["seed"].isin(TUNING_SEEDS)]
+    return float(100 * rows["of_head"].mean())
+
+
 def compute_outcomes(table: pd.DataFrame, outcomes: pd.DataFrame) -> pd.DataFrame:
     """Compare what fine-tuning ends with, paired by seed, with the head and with the best design from the seed's model.
 

@@ -18,8 +18,8 @@ LOST_COMMITS = {"d60f99f7d", "0f1a3086d", "f4f3c8bc5"}
 UNKNOWN_PROCESSOR = "processor not recorded"
 # Commands by sweep, where it is not `fedstas sweep NAME --profile paper`.
 COMMANDS = {
-    protocol.SWEEP: "fedstas arena",
-    comparison.SWEEP: "fedstas arena --edition 2",
+    protocol.SWEEP: "fedstas arena --setting NAME",
+    comparison.SWEEP: "fedstas arena --edition 2 --setting NAME",
     records.PARTITIONS: "fedstas sweep preprint --profile paper",
     records.ONE_ROUND: "fedstas one-round",
     records.FEATURE_ERRORS: "fedstas one-round --table features",

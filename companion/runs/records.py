@@ -834,7 +834,9 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
         raise InputError(f"run {run} was made from other data than the {task.name} found here")
     return simulation.run(
         task,
-        partition.from_recipe(task.train_y, identity["partition"], task.users, task.kept),
+        partition.from_recipe(
+            task.train_y, identity["partition"], task.users, task.kept, task.test_users
+        ),
         method,
         **{key: identity[key] for key in ("rounds", "clients_per_round", "seed", "eval_every")},
         **{key: identity[key] for key in _OPTIONAL_KEYS if key in identity},
