@@ -376,7 +376,7 @@ def variance(
         int, _option("number of seeds of partition, model and k-means: 0, 1, ...")
     ] = 3,
     draws: Annotated[int, _option("cohorts of each design and seed")] = 1000,
-    drop: Annotated[float, _option("probability that a drawn client does not answer")] = 0.0,
+    drop: Annotated[float, _option("probability that a draw is not answered")] = 0.0,
     device: DEVICE = "auto",
     out: Annotated[
         Path | None, _option("write a csv file with one row for each design and seed")

@@ -281,6 +281,7 @@ class Uniform:
     """
 
     expands = property(lambda self: self.weights in ("expansion", "share"))
+    equal_clients = property(lambda self: self.weights == "plain")
     weights: str = choice_field("cohort", "expansion", "plain", "share")
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
@@ -428,6 +429,7 @@ class Stratified:
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
     State: ClassVar[type] = StrataState
     stratifies: ClassVar[bool] = True
+    equal_clients: ClassVar[bool] = True
 
     strata: int = int_field(10)
     levels: int = int_field(9, 2, 256)

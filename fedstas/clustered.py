@@ -1,7 +1,7 @@
 """Clustered sampling (Fraboni et al., ICML 2021, arXiv:2105.05883): one draw from each of m distributions.
 
 The distributions are the rows of r [m, N], with row sums 1 and column sums m p_i, p_i = n_i/n. Then weights 1/m are
-unbiased, and no client's weight varies more than under MD sampling (their Proposition 1, eq. 7-8). Computations
+unbiased (their Proposition 1, eq. 7-8), and no client's weight varies more than under MD sampling (eq. 17). Computations
 are in whole numbers r' = n r: each row has the capacity n, and client i has the mass m n_i to distribute over the rows.
 
 The printed pseudocode of both algorithms has errors (see `theory.printed_algorithm_1` and `_2`); the functions here

@@ -39,6 +39,7 @@ class LabelStrata:
 
     needs: ClassVar[tuple[str, ...]] = ("labels",)
     State: ClassVar[type] = LabelStrataState
+    equal_clients: ClassVar[bool] = True
 
     strata: int = int_field(10)
 

@@ -52,6 +52,7 @@ class LevelStrata:
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
     State: ClassVar[type] = LevelStrataState
     stratifies: ClassVar[bool] = True
+    equal_clients: ClassVar[bool] = True
 
     strata: int = int_field(10)
     levels: int = int_field(9, 2, 256)

@@ -38,19 +38,21 @@ def reweight(cohort: Cohort, answered, expands: bool = False) -> np.ndarray:
     strata = np.zeros(len(weights), dtype=np.int64) if cohort.strata is None else cohort.strata
     if cohort.strata is None and sums_to_one and not expands:
         weights = weights * answered
-        return weights * (total / _check_sum(weights.sum()))
+        return weights * (total / _sum(weights))
     draws, answers = np.bincount(strata), np.bincount(strata, answered)
     has_answer = answers > 0
     factor = np.divide(draws, answers, out=np.zeros(len(draws)), where=has_answer)
     adjusted = weights * answered * factor[strata]
     if has_answer[strata].all():
         return adjusted
-    return adjusted * (total / _check_sum(weights[has_answer[strata]].sum()))
+    return adjusted * (total / _sum(weights[has_answer[strata]]))
 
 
-def _check_sum(remaining: float) -> float:
-    """Return the sum of the weights that remain; `InputError` if it is 0, so that no factor restores the cohort's sum."""
-    if remaining == 0:
+def _sum(weights: np.ndarray) -> float:
+    """Return the sum of the weights that remain; `InputError` if it is 0 up to rounding, so that no factor restores the
+    cohort's sum."""
+    remaining = weights.sum()
+    if abs(remaining) <= 1e-12 * np.abs(weights).sum():
         raise InputError(
             "the weights of those who answered add up to 0, so that they cannot stand for the silent ones: leave the "
             "model as it is in this round"

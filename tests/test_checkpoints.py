@@ -89,6 +89,18 @@ def test_the_error_of_a_damaged_checkpoint_names_its_file(checkpoint, damage):
         records.read_checkpoint(identity, data, "cpu")
 
 
+def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "open", refuse)
+    with (
+        pytest.raises(InputError, match=r"run.npz cannot be read \(Permission denied\): make it"),
+        run_file.open_run_file(tmp_path / "run.npz"),
+    ):
+        pass
+
+
 def test_a_checkpoint_of_another_run_or_of_other_package_versions_is_refused(
     checkpoint, monkeypatch
 ):

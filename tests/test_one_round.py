@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fedstas import methods, partition
-from fedstas.errors import InputError
+from fedstas.data_sampling import FixedRate, Optimal, Requested
+from fedstas.errors import Diverged, InputError
 from fedstas.sim import one_round
 
 SIGMAS = 6  # standard errors: a right value is refused twice in 10^9 tests
@@ -93,7 +94,61 @@ def test_stored_client_answers_do_not_change_the_error_of_a_design(state):
         )
 
 
-def test_bad_input_is_refused_in_one_sentence(digits, federation):
+def test_private_reports_are_drawn_anew_for_each_cohort_unless_they_are_memoised(state):
+    """Else one error of the estimated total would stand for all cohorts, and count as bias."""
+    method = methods.get("fedsampling", epsilon=1.0, size_cap=40)
+    server = one_round.view_at(state, method.clients)
+    everyone = np.arange(len(state.omega))
+
+    def estimates(memoised: bool) -> int:
+        """Return how many different vectors of reports twenty cohorts get."""
+        terms = {"size_cap": 40, "alpha": 0.5, "memoised": memoised}
+        vectors = set()
+        for server.cohort in range(20):
+            vectors.add(tuple(server.reports(everyone, **terms)))
+        return len(vectors)
+
+    assert estimates(memoised=True) == 1 and estimates(memoised=False) == 20
+    assert server.round == state.round
+
+
+def test_cohorts_of_nobody_and_of_no_example_have_an_error(state):
+    one = state.with_m(1)  # of Poisson sampling some cohorts are empty
+    for data in (Requested(epsilon=3.0), Optimal(), FixedRate(0.5)):
+        method = methods.get("poisson", data=data)
+        assert np.isfinite(list(one_round.errors(one, method, draws=40).values())).all()
+    few = methods.get("fedsampling", share=0.002, epsilon=None)  # of some 400 examples
+    assert np.isfinite(list(one_round.errors(state, few, draws=40).values())).all()
+
+
+def test_examples_are_averaged_over_different_samples(state, monkeypatch):
+    places = []
+    draw_batches = one_round.simulation.draw_batches
+
+    def record_places(*arguments):
+        places.append(tuple(arguments[-1]))
+        return draw_batches(*arguments)
+
+    monkeypatch.setattr(one_round.simulation, "draw_batches", record_places)
+    one_round.errors(state, methods.get("md"), draws=one_round.TRAINED_COHORTS)
+    flat = [place for cohort in places for place in cohort]
+    assert len(places) == one_round.TRAINED_COHORTS and len(set(flat)) == len(flat)
+
+
+def test_answers_at_a_model_that_is_not_finite_end_the_run(state):
+    lost = replace(state, params=torch.full_like(state.params, torch.nan), answers={})
+    server = one_round.view_at(lost, methods.get("md").clients)
+    with pytest.raises(Diverged, match="a client's gradient spread is not finite"):
+        server.gradient_spreads([0, 1])
+    with pytest.raises(Diverged, match="a client's gradient is not finite"):
+        server.centres(lambda gradient: gradient[:2], 16, 2)
+
+
+def test_bad_input_is_refused_in_one_sentence(digits, federation, state):
+    with pytest.raises(InputError, match="centralised pools all data, so a round of it has no co"):
+        one_round.errors(state, methods.get("centralised"))
+    with pytest.raises(InputError, match="centralised pools all data"):
+        one_round.state_after(digits, federation, method="centralised")
     with pytest.raises(InputError, match="name at least one design"):
         one_round.table(None, {})
     diverging = methods.LocalSGD(steps=5, batch=16, lr=1e30)

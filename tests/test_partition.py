@@ -202,6 +202,15 @@ def test_a_federation_is_repeated_from_its_recipe(name):
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_federation_of_users_is_repeated_with_their_test_examples():
+    test_users = np.arange(80) % 40
+    first = partition.natural(LABELS, USERS, 20, 5, test_users)
+    repeated = partition.from_recipe(LABELS, first.recipe, USERS, test_users=test_users)
+    assert first.tests is not None and len(repeated.tests) == len(first.tests)
+    for a, b in zip(first.tests, repeated.tests, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_natural_says_how_many_users_are_left_out_by_default_or_have_no_example_to_tune_on():
     labels, users = np.arange(150) % 2, np.arange(150)
     with pytest.warns(UserWarning, match=r"100 of the 150 users are drawn .* \(--clients 150\)"):
@@ -292,6 +301,7 @@ def test_federation_counts_the_examples_and_classes_of_given_shards():
             "of use only with partition dirichlet_fixed_size, not dirichlet",
         ),
         (lambda: partition.from_recipe(LABELS, {"name": "squares"}), "unknown partition"),
+        (lambda: partition.dirichlet(LABELS, 3, 1e308, 0), r"concentration is 1e\+308"),
         (lambda: partition.make("natural", LABELS), "needs data that name the user.*topics"),
         (
             lambda: partition.natural(LABELS, USERS, 41, 0),

@@ -3,6 +3,7 @@
 import itertools
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from fedstas.aggregation import (
     ServerMomentum,
     Velocity,
 )
-from fedstas.client_sampling import Cohort
+from fedstas.client_sampling import Cohort, Uniform
 from fedstas.config import from_dict, to_dict
 from fedstas.errors import InputError
 from fedstas.methods import LocalSGD
@@ -320,3 +321,22 @@ def test_bad_settings_of_servers_are_refused():
     ):
         with pytest.raises(InputError):
             kind(**bad)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        methods.get("strat").clients,
+        methods.get("stratified-labels").clients,
+        methods.get("hcsfed").clients,
+        Uniform("plain"),
+    ],
+)
+def test_a_server_that_remembers_counts_clients_alike_where_the_design_does(design):
+    """Both halves of such a method must aim at one target: the design's weights are those of 1/N."""
+    method = methods.get("fedvarp", clients=design)
+    view = SimpleNamespace(clients=2, sizes=np.array([1, 3]))
+    shares = simulation.client_shares(method, view, torch.zeros(1))
+    np.testing.assert_array_equal(shares, [0.5, 0.5])
+    shares = simulation.client_shares(methods.get("fedvarp"), view, torch.zeros(1))
+    np.testing.assert_array_equal(shares, [0.25, 0.75])

@@ -166,6 +166,15 @@ def test_weights_that_add_up_to_0_are_no_nan(weights, strata):
             reweight(Cohort(np.arange(3), np.array(weights), strata), silent)
 
 
+def test_weights_that_add_up_to_0_but_for_rounding_are_refused():
+    """In floating point 0.1 + 0.2 - 0.3 is 5.6e-17."""
+    one = Cohort(np.arange(4), np.array([0.1, 0.2, -0.3, 1.0]))
+    with pytest.raises(InputError, match="those who answered add up to 0"):
+        reweight(one, [True, True, True, False])
+    with pytest.raises(InputError, match="do not add up to more than 0"):
+        simulation.answering(one, np.array([True, True, True, False]), 0.25, "renormalise")
+
+
 def test_a_client_that_is_sure_to_be_drawn_counts_its_share_if_clients_are_silent_at_random():
     """Client 0 holds half of the data and is always drawn, so that the weights of each cohort add up to 1."""
     chooser = Cohorts("local-pivotal", sizes=[500] + [50] * 10, m=6)

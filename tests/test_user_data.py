@@ -214,6 +214,7 @@ def test_from_csv_makes_a_task_with_the_users_of_a_column(examples_folder):
         ([(1, 9, "a"), ("nan", 9, "b")], "kind", "t.csv line 3: column size is 'nan'"),
         ([(1, 9, "a"), (2, 9, " ")], "kind", "t.csv line 3: column kind is empty: fill it in"),
         ([(1, 9, "a"), (2, "", "b")], "kind", "t.csv line 3: column clinic is empty"),
+        ([(1, 9, "a"), (2, "NA", "b")], "kind", "t.csv line 3: column clinic is 'NA', a missing"),
         ([(1, 9)], "kind", "t.csv line 2: column kind is empty"),
         (
             [(1, 9, "a"), (1, 5, 9, "a")],

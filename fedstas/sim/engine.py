@@ -132,7 +132,8 @@ def gradient_spread(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> 
         squares += float(gradients.double().square().sum())
         mean += gradients.sum(0)
     mean = mean.double() / len(x)
-    return max(0.0, squares / len(x) - float(mean.square().sum())) ** 0.5
+    variance = squares / len(x) - float(mean.square().sum())
+    return 0.0 if variance < 0 else variance**0.5  # NaN stays NaN
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedstas.client_sampling import Cohort, draw_cohort
+from fedstas.client_sampling import Cohort, draw_cohort, has_flag
 from fedstas.data_sampling import AllData
 from fedstas.errors import InputError, check_float, check_int
 from fedstas.methods import LocalSGD, Method, get
@@ -68,7 +68,12 @@ class State:
 
 
 class _CachingServer(Server):
-    """A server at one model that computes a client's answer once, for all designs and cohorts."""
+    """A server at one model that computes a client's answer once, for all designs and cohorts.
+
+    Randomised reports on sizes are drawn anew for each cohort, unless they are memoised: `cohort` is its number.
+    """
+
+    cohort = 0
 
     def __init__(self, state: State):
         setup = state.setup
@@ -98,6 +103,14 @@ class _CachingServer(Server):
             what, lambda gradients: self._cached(what, lambda: make(gradients))
         )
 
+    def reports(self, clients, **terms) -> np.ndarray:
+        """Return randomised responses of these clients, drawn as in another round for each cohort."""
+        now, self.round = self.round, self.round + self.cohort
+        try:
+            return super().reports(clients, **terms)
+        finally:
+            self.round = now
+
     def _loss(self, k: int) -> float:
         """Compute the mean loss of client k, or return the stored one."""
         return self._cached(("loss", k), lambda: super(_CachingServer, self)._loss(k))
@@ -121,10 +134,14 @@ def state_after(
 
     From the repetitions, at least two, the mean of each client's update and its noise (by SGD's random batches) are
     estimated. `initial_model` is as in `simulation.run`.
+
+    Raises:
+        InputError: the model is not finite after a round, or the method pools all data.
     """
     rounds, repeats = check_int("rounds", rounds, 0), check_int("repeats", repeats, 2)
     method = method if isinstance(method, Method) else get(method)
     method = replace(method, local=local or method.local)
+    _check_not_pooled(method)
     task = task.to(find_device(device))
     setup = simulation.prepare(
         task, federation, method, clients_per_round, seed, initial_model=initial_model
@@ -186,6 +203,14 @@ def view_at(state: State, design) -> Server:
     return server
 
 
+def _check_not_pooled(method: Method) -> None:
+    """Raise an `InputError` for a method that pools all data: it has no cohorts whose error could be computed."""
+    if has_flag(method.clients, "pooled"):
+        raise InputError(
+            f"{method.name} pools all data, so a round of it has no cohort: leave it out"
+        )
+
+
 @simulation.limited_threads(1)
 def errors(
     state: State, method: Method, draws: int = 1000, seed: int = 0, drop: float = 0.0
@@ -193,7 +218,8 @@ def errors(
     """Estimate the error of one round of a design relative to full participation, over `draws` cohorts.
 
     Every update is of the client's full data, whatever the method's data design. Each cohort is drawn from the same
-    state of the design. `drop`: each drawn client does not answer with this probability.
+    state of the design. `drop`: each draw is not answered with this probability, independently of the others (in
+    `simulation.run` a client that is drawn twice answers for both draws or for neither).
 
     Returns:
         error, se: the mean squared error of the aggregate relative to MD sampling's, and its standard error.
@@ -205,6 +231,7 @@ def errors(
     """
     drop = check_float("drop", drop, 0, 1, open_low=False, open_high=True)
     draws = check_int("draws", draws, 2)
+    _check_not_pooled(method)
     setup, sizes = state.setup, state.setup.data.sizes
     server, clients = view_at(state, method.clients), method.clients
     weights, squares = np.zeros((draws, len(sizes))), np.zeros((draws, len(sizes)))
@@ -214,21 +241,24 @@ def errors(
     for i in range(draws):
         rng = stream(seed, "one round", i)
         reset_draw_fields(designs, before)
+        server.cohort = i
         cohort = draw_cohort(clients, server, setup.m, rng)
-        if i < TRAINED_COHORTS or cohort.per_example:
+        if len(cohort.clients) and (i < TRAINED_COHORTS or cohort.per_example):
             rates = method.data.rates(server, cohort)
         if i == 0:
             asking = dict(server.cost)
         if not len(cohort.clients):
             continue
         if i < TRAINED_COHORTS:
-            trained.append(_training_cost(server, state, method, cohort, rates))
+            places = i * len(sizes) + np.arange(len(cohort.clients))
+            trained.append(_training_cost(server, state, method, cohort, rates, places))
         w = cohort.weights
         if cohort.per_example:
             pairs = zip(cohort.clients, rates, strict=True)
             counts = [len(method.data.sample(int(sizes[k]), float(q), rng)) for k, q in pairs]
             w = cohort.on_updates(np.array(counts))
-        largest[i], effective[i] = w.max(), w.sum() ** 2 / np.square(w).sum()
+        if w.any():
+            largest[i], effective[i] = w.max(), w.sum() ** 2 / np.square(w).sum()
         w = w * (rng.random(len(w)) >= drop)
         np.add.at(weights[i], cohort.clients, w)
         np.add.at(squares[i], cohort.clients, w**2)  # a client drawn twice trains twice
@@ -277,11 +307,14 @@ def stratified_error(state: State, labels, q) -> tuple[float, float]:
 
 
 def _training_cost(
-    server: Server, state: State, method: Method, cohort: Cohort, rates
+    server: Server, state: State, method: Method, cohort: Cohort, rates, places: np.ndarray
 ) -> tuple[int, int]:
-    """Return the bytes of both directions together, and the examples, of the training of one cohort."""
+    """Return the bytes of both directions together, and the examples, of the training of one cohort.
+
+    `places` [m] key the random streams of its samples and batches.
+    """
     data, seed = state.setup.data, state.setup.seed
-    _, weight, _ = simulation.draw_batches(method, data, cohort, rates, seed, state.round)
+    _, weight, _ = simulation.draw_batches(method, data, cohort, rates, seed, state.round, places)
     new = np.count_nonzero(~server._has_model[np.unique(cohort.clients)])
     sent = server.model_bytes * new + state.params.nbytes * len(cohort.clients)
     return sent, int(np.count_nonzero(weight))

@@ -23,6 +23,9 @@ FILES = ("FILE.npy", "FILE.json", "FILE.csv:COLUMN")  # that name the client of 
 NATURAL_CLIENTS = 100  # of partition natural at most, by default
 LOST = "in the validation split, a tenth of all: give it more, or join small clients"
 MAX_DRAWS = 1000  # of a partition with a least number of examples
+MAX_CONCENTRATION = (
+    1e12  # of a Dirichlet law, whose shares are equal long before; beyond 1e300 its sums overflow
+)
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ def dirichlet(labels, clients: int, concentration: float, seed: int, least: int 
     """
     labels, seed = _check_labels(labels), _check_seed(seed)
     clients = _check_clients(clients, labels)
-    concentration = check_float("concentration", concentration, 0)
+    concentration = check_float("concentration", concentration, 0, MAX_CONCENTRATION)
     rng = stream(seed, "partition")
     examples = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
 
@@ -231,7 +234,8 @@ def dirichlet_fixed_size(labels, sizes, concentration: float, seed: int) -> Fede
     none, and the sum of `sizes` may exceed the number of examples.
     """
     labels, sizes = _check_labels(labels), as_int_array("sizes", sizes)
-    concentration, seed = check_float("concentration", concentration, 0), _check_seed(seed)
+    concentration = check_float("concentration", concentration, 0, MAX_CONCENTRATION)
+    seed = _check_seed(seed)
     classes = labels.max() + 1
     examples = [np.flatnonzero(labels == c) for c in range(classes)]
     rng = stream(seed, "partition")
@@ -615,13 +619,13 @@ def _check_users_kept(users, kept: np.ndarray | None, clients: int) -> None:
         )
 
 
-def from_recipe(labels, recipe: dict, users=None, kept=None) -> Federation:
-    """Make the federation that a recorded recipe describes; `users` int [n] for `natural`, `kept` as in `make`."""
+def from_recipe(labels, recipe: dict, users=None, kept=None, test_users=None) -> Federation:
+    """Make the federation that a recorded recipe describes; `users` and `test_users` for `natural`, `kept`, as in `make`."""
     settings = dict(recipe)
     name = settings.pop("name", None)
     if "sha256" in settings:
         file = user_code.locate(name, settings["sha256"], "the clients of")
         return make(file, labels, kept=kept)
     check_choice("partition", name, _PARTITIONS)
-    settings |= {"users": users} if name == "natural" else {}
+    settings |= {"users": users, "test_users": test_users} if name == "natural" else {}
     return _PARTITIONS[name](labels, **settings)

@@ -138,7 +138,8 @@ def write(file: Path, plain: dict, arrays: dict[str, np.ndarray]) -> None:
 def open_run_file(file: Path):
     """Read a file and yield its plain data and arrays, to be decoded in a `with` block.
 
-    `InputError` that names the file if it is damaged or of another version; also for errors within the block.
+    `InputError` that names the file if it cannot be read, is damaged or of another version; also for errors within the
+    block.
     """
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
@@ -148,6 +149,8 @@ def open_run_file(file: Path):
         yield plain, arrays
     except OtherVersion as error:
         raise InputError(f"{file}: {error}: delete it, and the run starts over") from None
+    except PermissionError as error:
+        raise InputError(f"{file} cannot be read ({error.strerror}): make it readable") from None
     except Exception as error:  # numpy, zipfile and json raise many kinds
         raise InputError(f"{file} is damaged ({type(error).__name__}): delete it") from None
 

@@ -257,13 +257,13 @@ class Server(ServerView):
         weight = weight.to(self._params)
         gradients = engine.client_gradients(self.module, self._params, self._data, weight)
         self.charge(examples=self.total, bytes_up=FLOAT32_BYTES * levels * self.clients)
-        return np.stack([make(g.cpu().numpy()) for g in gradients])
+        return np.stack([make(self._finite("gradient", g.cpu().numpy())) for g in gradients])
 
     def gradient_spreads(self, clients) -> np.ndarray:
         self._charge_pass(clients)
         shards = map(self._data.of, clients)
         spreads = [engine.gradient_spread(self.module, self._params, *shard) for shard in shards]
-        return np.array(spreads)
+        return self._finite("gradient spread", spreads)
 
     @of_single_clients
     def last_updates(self) -> np.ndarray:

@@ -508,7 +508,7 @@ def answering(cohort: Cohort, answers: np.ndarray, drop: float, remedy: str) -> 
     if remedy == "divide":
         weights = weights / (1 - drop)
     elif remedy == "renormalise" and len(weights):
-        if not weights.sum() > 0:
+        if not weights.sum() > 1e-12 * np.abs(weights).sum():
             raise InputError(
                 "the weights of the answers do not add up to more than 0, so that they cannot be renormalised: "
                 "choose the remedy divide"

@@ -82,7 +82,7 @@ def from_csv(
     for table, named in zip(tables, labels, strict=True):
         table.check_known(named, classes, "the class")
     y = [np.searchsorted(classes, named) for named in labels]
-    users = [as_names(f"{t.path}: column {client}", t.column(client)) for t in tables if client]
+    users = [table.owners(client) for table in tables if client]
     is_test = every_fifth(y[0], *users) if test is None else np.zeros(len(y[0]), dtype=bool)
     x: list[list[np.ndarray]] = [[] for _ in tables]
     for name in header:
@@ -155,6 +155,16 @@ class _Table:
                 raise InputError(f"{self.path}: column {place + 1} has no name: give it one")
         named = [n for n in self.header if n.strip() and not re.fullmatch(r"Unnamed: \d+", n)]
         self.header = named
+
+    def owners(self, client: str) -> np.ndarray:
+        """Return the names of the clients [n]; `InputError` if one is missing."""
+        cells = self.column(client)
+        for line, cell in zip(self.lines, cells, strict=True):
+            if cell in MISSING:
+                raise InputError(
+                    f"{self.path} line {line}: column {client} is {cell!r}, a missing value: fill it in, or leave the row out"
+                )
+        return as_names(f"{self.path}: column {client}", cells)
 
     def labels(self, label: str) -> np.ndarray:
         """Return the names of the classes [n]; `InputError` if the column holds measured numbers."""
