@@ -1275,7 +1275,7 @@ for sd in ((4, 4, 4), (3, 4, 5), (2, 4, 6), (0, 4, 8)):
 # ```{exercise-start} Break largest remainder
 # :label: ex-remainder
 # ```
-# Rounding eq. 3.5 by largest remainder looks harmless. Level 2: find two strata, one of which this rounding leaves empty.
+# Rounding eq. 3.5 by largest remainder looks harmless. Level 2: find two strata and an $m$ of at least 2, with which this rounding leaves one of them empty.
 # `check.answer("stratification/empty", (sizes, spreads, m))`. Level 3: find two strata for which the rounding respects $1 \le m_h \le N_h$ and is still not the minimum of
 # $V$. `check.answer("stratification/not-optimal", (sizes, spreads, m))`. All numbers must be whole, and no fractions tied.
 # ```{exercise-end}

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from itertools import combinations
 
 import matplotlib
 import pytest
@@ -106,6 +107,7 @@ def test_all_texts_lie_inside_the_figure_and_those_of_questions_inside_their_box
         box for box in boxes if box.x0 < edge / 4
     ]  # texts that begin in the box of a question
     assert questions and all(box.x1 < edge for box in questions)
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
     for node in nodes.values():
         assert node.text.split()[0] in " ".join(t.get_text() for t in ax.texts)
 

@@ -364,8 +364,11 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     }
     by_mu = best_prox.__wrapped__(CIFAR_SHORT).table.set_index("mu")
     by_mu = by_mu[["nats more than with 0.1", "low", "high"]].astype(float)
-    few = loss_gains(CIFAR_SHORT, clients_per_round=min(COHORTS))
-    every_gain = [gain for by_name in (*gains.values(), prox, few) for gain in by_name.values()]
+    cohorts = {m: loss_gains(CIFAR_SHORT, clients_per_round=m) for m in COHORTS}
+    by_cohort = {name: [gain[name] for gain in cohorts.values()] for name in ALGORITHM.values()}
+    fewer = _growth_of_gain(CIFAR_SHORT, "clients_per_round", COHORTS)
+    settings_tried = (*gains.values(), prox, *cohorts.values())
+    every_gain = [gain for by_name in settings_tried for gain in by_name.values()]
     every_gain += by_measure.values()
     alike = on_measures.__wrapped__(CIFAR_SHORT).table.set_index(["setting", "compared with"])
     words = {name: ledger.decide_by_id(f"clustered-{name}")[1].verdict for name in CLAIMS}
@@ -391,7 +394,9 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         and loss_jumps["Algorithm 1"].high > 0,
         "accuracy": all(low < 0 < high for _, low, high in accuracy_jumps.values()),
         "behind": all(high > 0 for *_, high in every_gain),
-        "few": few["Algorithm 2"].low > 0 > few["Algorithm 1"].low and few["Algorithm 1"].high > 0,
+        "amount": all(gain.low > 0 for gain in by_cohort["Algorithm 2"]),
+        "amount by size": all(low < 0 < high for _, low, high in by_cohort["Algorithm 1"]),
+        "fewer": fewer.low > 0,
         "prox": prox["Algorithm 2"].low > 0 > prox["Algorithm 1"].low
         and prox["Algorithm 1"].high > 0,
         "calmer with prox": calmer["low"].loc[["MD", "Algorithm 1"]].min() > 0
@@ -406,7 +411,9 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     }
     nats = {f"similar_{c:g}": similar[c] for c in SKEWS} | {f"sizes_{c:g}": sizes[c] for c in SKEWS}
     nats |= {"grown": grown, "prox_sizes": prox["Algorithm 1"], "prox_similar": prox["Algorithm 2"]}
-    nats |= {"few_sizes": few["Algorithm 1"], "few_similar": few["Algorithm 2"]}
+    for m, gain in cohorts.items():
+        nats |= {f"sizes_m{m}": gain["Algorithm 1"], f"similar_m{m}": gain["Algorithm 2"]}
+    nats["fewer"] = fewer
     shares = {f"saved_{c:g}": saved["Algorithm 2"][c] for c in (0.1, 0.01)}
     shares |= {"calm": loss_jumps["Algorithm 2"]}
     numbers = {k: statistics.format_interval(*v, ".2f") for k, v in nats.items()}
@@ -464,13 +471,16 @@ def draw_gains() -> Figure:
     return figure
 
 
-def _growth_of_gain(data: Setting) -> statistics.Interval:
-    """Return how much Algorithm 2's gain grows from concentration 10 to 0.001, by the ledger's fit: mean and 95 % interval."""
+def _growth_of_gain(
+    data: Setting, field: str = "concentration", values: tuple = SKEWS
+) -> statistics.Interval:
+    """Return how much Algorithm 2's gain grows from the largest to the smallest value of a field of the setting, by the
+    ledger's fit: mean and 95 % interval."""
     table = decide_trend(
-        data, "concentration", SKEWS, loss_below_md, unit="nats", sign=-1, gain_words="the gain"
+        data, field, values, loss_below_md, unit="nats", sign=-1, gain_words="the gain"
     ).table
-    rows = table[(table["scheme"] == "Algorithm 2") & (table["concentration"] == "change")]
-    change, low, high = rows[["nats", "low", "high"]].iloc[0]  # from concentration 0.001 to 10
+    is_change = (table["scheme"] == "Algorithm 2") & (table[field.replace("_", " ")] == "change")
+    change, low, high = table.loc[is_change, ["nats", "low", "high"]].iloc[0]  # as the field grows
     return statistics.Interval(-change, -high, -low)
 
 

@@ -265,7 +265,7 @@ def _write_advice(answer: str, advice: Node) -> list[tuple[str, dict]]:
 def draw(nodes: Mapping[str, Node]) -> Figure:
     """Draw the tree: questions in boxes below each other, and right of each the advice that ends there."""
     questions = [node for node in nodes.values() if node.is_question]
-    rungs = []  # lines of a question, lines right of it, and the words on the arrow to the next question
+    rungs = []  # lines of a question, of the words on the arrow to the next question, and right of it
     for node in questions:
         ends = [(answer, nodes[to]) for answer, to in node.answers if not nodes[to].is_question]
         on = [answer for answer, to in node.answers if nodes[to].is_question]
@@ -274,10 +274,14 @@ def draw(nodes: Mapping[str, Node]) -> Figure:
             lines += [("", {})] if lines else []
             lines += _write_advice(answer, advice)
         words = f"{on[0]}, {node.gain}" if on and node.gain else "".join(on)
-        rungs.append((textwrap.wrap(node.text, WRAP["question"]), lines, words))
+        wrapped = (textwrap.wrap(text, WRAP["question"]) for text in (node.text, words))
+        rungs.append((*wrapped, lines))
     heights = [
-        max(LINE * len(left) + 2 * MARGIN + DROP, LINE * len(right) + 2 * MARGIN + 0.12)
-        for left, right, _ in rungs
+        max(
+            LINE * len(left) + 2 * MARGIN + max(DROP, LINE * len(words) + 0.16),
+            LINE * len(right) + 2 * MARGIN + 0.12,
+        )
+        for left, words, right in rungs
     ]
     size = (plots.WIDTH, sum(heights))
     figure = plt.figure(figsize=size, layout="none")
@@ -285,7 +289,7 @@ def draw(nodes: Mapping[str, Node]) -> Figure:
     ax.axis("off")
     arrow = {"arrowstyle": "->", "color": plots.GREY, "lw": 1.2}
     top = 0.02
-    for (left, right, words), height in zip(rungs, heights, strict=True):
+    for (left, words, right), height in zip(rungs, heights, strict=True):
         bottom = top + LINE * len(left) + 2 * MARGIN
         box = plt.Rectangle((0.02, top), LEFT, bottom - top, fill=False, ec=plots.BLACK, lw=1)
         ax.add_patch(box)
@@ -298,7 +302,7 @@ def draw(nodes: Mapping[str, Node]) -> Figure:
         ax.annotate("", (RIGHT - 0.04, y), (0.02 + LEFT, y), arrowprops=arrow)
         if words:
             ax.annotate("", (0.2, top + height), (0.2, bottom), arrowprops=arrow)
-            for row, line in enumerate(textwrap.wrap(words, WRAP["question"])):
+            for row, line in enumerate(words):
                 y = bottom + 0.13 + LINE * row
                 ax.text(0.3, y, line, fontsize=9, va="center", style="italic")
         top += height
