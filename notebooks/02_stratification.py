@@ -571,7 +571,8 @@ expect("never reach 1", max(merged_rands) < 1, most=max(merged_rands))
 expect("Strata built from restored gradients follow the labels", low > 0.1, low=low)
 expect("strata built from the level values barely do", max(both) < 0.15, most=max(both))
 expect(
-    "Strata of level values do neither", max(both) < 0.15 and summary_values["left_unsorted"] > 70
+    "hardly know the labels, and leave most of the variance",
+    max(both) < 0.15 and summary_values["left_unsorted"] > 70,
 )
 expect("collect like labels", low > 0.1, low=low)
 

@@ -245,7 +245,7 @@ def test_the_number_of_displays_of_recorded_runs_in_each_chapter():
         "07_fedsampling": 13,
         "09_what_we_would_write": 2,
         "09b_variations": 5,
-        "10_which_design": 8,
+        "10_which_design": 9,
         "10c_first_comparison": 17,
     }
     figures = {title: sweeps for title, sweeps, _ in find_displays("05_experiments")}

@@ -274,8 +274,8 @@ def draw(nodes: Mapping[str, Node]) -> Figure:
             lines += [("", {})] if lines else []
             lines += _write_advice(answer, advice)
         words = f"{on[0]}, {node.gain}" if on and node.gain else "".join(on)
-        wrapped = (textwrap.wrap(text, WRAP["question"]) for text in (node.text, words))
-        rungs.append((*wrapped, lines))
+        on_arrow = textwrap.wrap(words, WRAP["question"] - 2)  # they begin further right
+        rungs.append((textwrap.wrap(node.text, WRAP["question"]), on_arrow, lines))
     heights = [
         max(
             LINE * len(left) + 2 * MARGIN + max(DROP, LINE * len(words) + 0.16),

@@ -183,7 +183,7 @@ def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
     return np.stack(updates)
 
 
-def view_at(state: State, design) -> Server:
+def view_at(state: State, design) -> _CachingServer:
     """Make the server at a state, for a design to ask.
 
     If the state is of a run with this design, the design remembers what it remembered there. Otherwise it remembers one
