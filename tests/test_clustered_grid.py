@@ -237,12 +237,12 @@ def test_a_smoothed_curve_is_the_rolling_mean_over_a_number_of_rounds():
 def test_the_share_of_rounds_saved_is_measured_at_the_larger_of_the_two_final_losses(monkeypatch):
     """The loss of MD sampling falls by one a round to 1; that of the scheme falls twice as fast to 1, and stays."""
     rounds = np.arange(1, 101)
-    losses = {"md": 101 - rounds, "clustered-size": np.maximum(1, 101 - 2 * rounds)}
+    falling = {"md": 101 - rounds, "clustered-size": np.maximum(1, 101 - 2 * rounds)}
     frame = pd.concat(
         pd.DataFrame(
             {"run": m, "method": m, "seed": 0, "round": rounds, "rounds": 100, "train_loss": loss}
         )
-        for m, loss in losses.items()
+        for m, loss in falling.items()
     )
     monkeypatch.setattr(evidence.Setting, "runs", lambda self, *methods: frame)
     monkeypatch.setattr(losses, "ROLLING", 1)
