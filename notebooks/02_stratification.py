@@ -929,7 +929,7 @@ expect("Each of the other whole rules leaves a stratum empty", min(zeros) > 0, e
 # `strat` and `strat-neyman`: the best whole numbers, without and with the spreads
 without_spreads = allocation.neyman(sizes, np.ones_like(spreads), few)
 expect(
-    "$H = m$, they are the same method",
+    "the two are the same method in our runs",
     (without_spreads == rules[few]["best"]).all() and (without_spreads == 1).all(),
     draws=without_spreads,
 )
