@@ -42,6 +42,7 @@ from companion.claims.evidence.experiments_cifar10 import (
     best_prox,
     better_with_more_work,
     faster_in_larger_cohorts,
+    on_cohorts,
     on_light_skew,
     on_measures,
     smoother_accuracy_overall,
@@ -543,7 +544,7 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     _, evidence_of_never_worse = ledger.decide_by_id("clustered-6-never-worse")
     never_worse = evidence_of_never_worse.table
     verdicts = {}
-    for name in ("6-never-worse", "fig-8-steps", "fig-8-cohorts"):
+    for name in ("6-never-worse", "fig-8-steps"):
         _, evidence = ledger.decide_by_id(f"clustered-{name}")
         verdicts[name] = evidence.substitute or evidence.verdict
     similar_means = [similar[c].mean for c in SKEWS]
@@ -555,7 +556,7 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "few": gain_of_few.high < 0,
         "amount": min(by_cohort[m]["Algorithm 2"].low for m in COHORTS[1:]) > 0
         and by_cohort[5]["Algorithm 2"].low < 0 < by_cohort[5]["Algorithm 2"].mean,
-        "fewest": verdicts["fig-8-cohorts"] == "differs",
+        "fewest": on_cohorts.__wrapped__(MNIST).verdict == "differs",
         "chance": verdicts["6-never-worse"] == "undecided" and len(never_worse) == 20,
         "only": (never_worse["high"] < 0).sum() == 1,
         "mu": (mu["high"] < 0).loc[[0.001, 0.01]].all() and mu["low"].idxmin() == 0.001,
