@@ -758,7 +758,8 @@ EXACT_MODULES = {
     "sentences": "promised_guarantees data_sets baseline_twice own_bars_mnist own_bars_skewed own_bars_hundred "
     "cifar100_counts code_of_2025",
     "figures": "equal_portions mnist_counts",
-    "clustered": "same_messages captions_and_code",
+    "clustered": "same_messages",
+    "cifar10": "captions_and_code",
 }
 EXACT = {
     f"experiments_{module}.{n}" for module, names in EXACT_MODULES.items() for n in names.split()
@@ -871,7 +872,7 @@ def test_a_substitute_with_colour_images_decides_once_two_concentrations_have_en
 
     monkeypatch.setattr(experiments.Setting, "runs", runs)
     heavy, trend = (
-        BY_FUNCTION[f"experiments_clustered.{name}"].decide(None)
+        BY_FUNCTION[f"experiments_cifar10.{name}"].decide(None)
         for name in ("on_heavy_skew", "grows_with_skew")
     )
     assert all(f"On {decides} instead: " in evidence.note for evidence in (heavy, trend))

@@ -79,9 +79,8 @@ def _find_recorded(candidates: tuple[Setting, ...], settings: dict) -> tuple[Set
         d for d in candidates if any(_load_runs(d, c) is not None for c in settings.values())
     )
     data = next(recorded, None)
-    return data, _missing_note(
-        data or candidates[-1]
-    )  # the last is of data that everyone can download
+    # The last candidate is of data that everyone can download.
+    return data, _missing_note(data or candidates[-1])
 
 
 def _missing_note(data: Setting) -> str:
