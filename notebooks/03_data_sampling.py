@@ -712,7 +712,7 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # of each round.
 #
 # **Ask each client once.** The client draws one report and gives the same answer ever after, which is called memoisation, or permanent randomised response. Otherwise
-# reports add up: Algorithm 3 asks afresh in each round, and $j$ fresh reports cost $j\,\epsilon$. This has two costs: the error of $\tilde n$ no longer averages out over rounds, and a client whose size changes pays again.
+# reports add up: Algorithm 3 asks afresh in each round, and $j$ fresh reports cost $j\,\epsilon$. But asking once has two costs: the error of $\tilde n$ no longer averages out over rounds, and a client whose size changes pays again.
 #
 # ```{admonition} The paper says: journal, Sec. 6.4
 # :class: as-written
@@ -951,7 +951,7 @@ expect("both variances are 0", nothing)
 # ```
 #
 # With a tenth of the examples requested, the optimum removes {glue:text}`ch3_gain_sizes:.0f` % of the variance if clients count by size. It removes more if they
-# count equally, as in the preprint's eq. 6: {glue:text}`ch3_gain_equal:.0f` %. That is the lemma's gain, for any positive numbers, and a tenth of a small client is less than one example. With samples of whole numbers, at least one example each, {glue:text}`ch3_whole_total` examples in all,
+# count equally, as in the preprint's eq. 6: {glue:text}`ch3_gain_equal:.0f` %. That is the lemma's gain, for any positive numbers, and a tenth of a small client is less than one example. With samples of whole numbers, at least one example each, about {glue:text}`ch3_whole_total` examples in all,
 # the gains are {glue:text}`ch3_whole_sizes:.0f` % and {glue:text}`ch3_whole_equal:.0f` %. The gain with weights by size comes from unequal $\sigma_k$ alone. Here spreads differ by a factor of
 # about two: the middle 80 % lie between {glue:text}`ch3_sigma_low:.2f` and {glue:text}`ch3_sigma_high:.2f`. In the
 # second case one rate for all draws most examples from the largest clients, which count no more than others.

@@ -82,7 +82,7 @@ def from_csv(
     for table, named in zip(tables, labels, strict=True):
         table.check_known(named, classes, "the class")
     y = [np.searchsorted(classes, named) for named in labels]
-    users = [table.owners(client) for table in tables if client]
+    users = [table.names(client) for table in tables if client]
     is_test = every_fifth(y[0], *users) if test is None else np.zeros(len(y[0]), dtype=bool)
     x: list[list[np.ndarray]] = [[] for _ in tables]
     for name in header:
@@ -156,28 +156,24 @@ class _Table:
         named = [n for n in self.header if n.strip() and not re.fullmatch(r"Unnamed: \d+", n)]
         self.header = named
 
-    def owners(self, client: str) -> np.ndarray:
-        """Return the names of the clients [n]; `InputError` if one is missing."""
-        cells = self.column(client)
+    def names(self, name: str) -> np.ndarray:
+        """Return a column of names [n], of clients or classes; `InputError` if one is missing."""
+        cells = self.column(name)
         for line, cell in zip(self.lines, cells, strict=True):
             if cell in MISSING:
                 raise InputError(
-                    f"{self.path} line {line}: column {client} is {cell!r}, a missing value: fill it in, or leave the row out"
+                    f"{self.path} line {line}: column {name} is {cell!r}, a missing value: fill it in, or leave the row out"
                 )
-        return as_names(f"{self.path}: column {client}", cells)
+        return as_names(f"{self.path}: column {name}", cells)
 
     def labels(self, label: str) -> np.ndarray:
-        """Return the names of the classes [n]; `InputError` if the column holds measured numbers."""
-        cells = self.column(label)
-        for line, cell in zip(self.lines, cells, strict=True):
-            if cell in MISSING:
-                raise InputError(
-                    f"{self.path} line {line}: column {label} is {cell!r}, a missing value"
-                )
+        """Return the names of the classes [n]; `InputError` if one is missing, or the column holds measured numbers."""
+        named = self.names(label)
+        for line, cell in zip(self.lines, self.column(label), strict=True):
             if NUMBER.fullmatch(cell) and float(cell) % 1:
                 reason = "a number that is measured names no class (write classes as words)"
                 raise InputError(f"{self.path} line {line}: column {label} is {cell}: {reason}")
-        return as_names(f"{self.path}: column {label}", cells)
+        return named
 
     def numbers(self, name: str) -> np.ndarray:
         """Return a column of numbers, float64 [n], with NaN for what is missing if that is allowed."""
