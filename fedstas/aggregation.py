@@ -17,7 +17,7 @@ from fedstas.arrays import (
     rescale,
 )
 from fedstas.config import choice_field, config, float_field, int_field
-from fedstas.errors import InputError, check_int
+from fedstas.errors import InputError, check_float, check_int
 from fedstas.state import per_client
 from fedstas.stratification import draw_kmeans_seed, restored_features, stratify
 
@@ -95,7 +95,14 @@ def average_models(average, params, beta: float, t: int):
         params: w_t [P].
         beta: in [0, 1); the average is w_t for 0.
         t: the round, at least 1.
+
+    Raises:
+        InputError: if `beta` or `t` is out of range, or the two models have different shapes.
     """
+    check_float("beta", beta, 0, 1, open_low=False, open_high=True)
+    check_int("t", t, 1)
+    if t > 1:
+        check_same_shape("average and params", average, params)
     new = (1 - beta) / (1 - beta**t)
     return params if t == 1 else (1 - new) * average + new * params
 

@@ -73,7 +73,7 @@ class Authors2025:
     Every `restratify_every` rounds each client sends the gradient of the last layer on a batch of 30 % of its examples,
     at most 512. It is projected and standardised (`standardised_projections`), and k-means forms the strata; m_h is
     `remainder_allocation`, and p_k is proportional to the norm of the standardised projection. The weights N_h / m_h are
-    normalised over the participants, since strata may be without any. All this is biased: see chapter 4.
+    normalised over the participants, since strata may be without any. All this is biased, as the book's pages on theory show.
 
     Args:
         strata: the largest number of strata.

@@ -1,8 +1,8 @@
 """Balanced and spatially spread samples of given inclusion probabilities: the cube and the local pivotal method.
 
 Exactly m distinct clients are drawn. pi_k is proportional to n_k |Z_k| or to n_k, and at most 1; with weights
-omega_k / pi_k the update is unbiased. The draws depend on each other, so that the theorem of chapter 9, which is about
-independent draws from strata, does not apply.
+omega_k / pi_k the update is unbiased. The draws depend on each other, so that what the book's page
+"A better design" proves of independent draws from strata does not apply.
 """
 
 import contextlib

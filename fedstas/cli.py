@@ -214,7 +214,8 @@ def run(
     frame = history.frame
     if checkpoint and out:
         # As `_check_record` reads it.
-        record: dict[str, Any] = {"settings": options, "rounds": rounds}
+        done = rounds if failure is None else len(history.cohorts)
+        record: dict[str, Any] = {"settings": options, "rounds": done}
         if history.client_accuracies is not None:
             record["client_accuracies"] = history.client_accuracies.tolist()
         frame.attrs = {"fedstas": record}

@@ -423,7 +423,7 @@ class Stratified:
     `selection` within a stratum: "norm" (p_k proportional to the norm of Z_k, Sec. 3.2) or "uniform".
     `replace`: draw with replacement; by default clients are drawn one after another, none twice.
     `spread`: S_h is the within-stratum standard "deviation" or "variance", the two readings of the paper.
-    The estimator is biased unless p is uniform: see chapter 4.
+    The estimator is biased unless p is uniform, as the book's pages on theory show.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("gradients",)

@@ -106,7 +106,7 @@ def similarity_groups(
     scipy's, the paper's is "ward". Groups are in the order of the tree, clients ascending.
 
     The dissimilarities are taken as distances between clients, as the paper says. The authors' code passes the square
-    matrix of them to scipy instead, which takes its rows for points: other groups, which chapter 6 compares.
+    matrix of them to scipy instead, which takes its rows for points: other groups, which the book's page on clustered sampling compares.
     """
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform

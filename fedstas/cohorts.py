@@ -1,5 +1,7 @@
 """Client sampling for a training loop of one's own: who takes part in a round, and the weights of their updates.
 
+    from fedstas import Cohorts
+
     chooser = Cohorts("fedstas-least-variance", sizes=[len(y) for x, y in data], m=10, seed=0)
     for t in range(rounds):
         cohort = chooser.sample(gradients=lambda k: gradient(model, data[k]))
@@ -23,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from fedstas import config, methods, user_code
+from fedstas import config, methods, privacy, user_code
 from fedstas.aggregation import Average
 from fedstas.arrays import as_int_array
 from fedstas.client_sampling import (
@@ -278,17 +280,21 @@ class Cohorts:
         return self.method.server.rate * weights  # type: ignore[attr-defined]
 
     def sketch(self, gradient) -> np.ndarray:
-        """Return what a client sends in place of its gradient: sums with signs from the seed, float32 [sketch_size].
+        """Return what a client sends in place of its gradient: sums with signs from the seed, [sketch_size].
 
-        `InputError` if the method asks for no sketches. See `fedstas.sketch`; with `epsilon` the client adds noise to it
-        (`privacy.noisy_sketch`).
+        `InputError` if the method asks for no sketches. See `fedstas.sketch`. With `epsilon` it is shortened to `clip` and has
+        noise of the system's entropy (`privacy.noisy_sketch`), new in each call, so that it is not the same in two runs.
         """
-        size = getattr(self.method.clients, "sketch_size", None)
+        design: Any = self.method.clients
+        size = getattr(design, "sketch_size", None)
         if size is None:
             raise InputError(f"{self.method.name} asks for no sketches")
-        return self._view.sketch_vectors(
-            _as_vector("the gradient", _pieces("the gradient", gradient)), size
-        )
+        vector = _as_vector("the gradient", _pieces("the gradient", gradient))
+        sketch = self._view.sketch_vectors(vector, size)
+        if (epsilon := getattr(design, "epsilon", None)) is None:
+            return sketch
+        rng = np.random.default_rng()
+        return privacy.noisy_sketch(sketch, design.clip, epsilon, design.delta, rng)
 
     def resize(
         self, sizes, *, m: int | None = None, clients: Iterable[int | None] | None = None
@@ -296,7 +302,7 @@ class Cohorts:
         """Continue with other clients: some came, or left, or their numbers of examples changed.
 
         Strata are made anew in the next round, so that clients are asked again. Their last updates stay, and what else a
-        design knows of each of them. A cohort that is not yet reported is forgotten.
+        design knows of each of them; of a client whose size is 0 all this is forgotten. A cohort that is not yet reported is forgotten.
 
         Private answers cost one epsilon all the same: a client that has sent label counts with noise, or a memoised
         report of its size, repeats that answer for as long as it keeps its number, also if its data have changed since
@@ -492,8 +498,13 @@ class _LoopView(ServerView):
 
     def set_clients(self, sizes: np.ndarray, numbers: np.ndarray) -> None:
         """Set the clients' sizes [N] and the numbers of those with examples."""
-        self.sizes, self.numbers, self.clients = sizes[numbers], numbers, len(numbers)
+        self._sizes, self.numbers, self.clients = sizes[numbers], numbers, len(numbers)
         self.total, self._all = int(sizes.sum()), len(sizes)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """See `View`: a copy, so that a design that changes it changes nothing else."""
+        return self._sizes.copy()
 
     def client_key(self, client: int) -> int:
         """See `ServerView`."""
@@ -893,12 +904,13 @@ def _as_vector(name: str, pieces: list) -> np.ndarray:
 def _in_order(updates, clients: np.ndarray, t: int) -> list:
     """Return the updates of a cohort's participants, in its order, None where there is none."""
     if isinstance(updates, Mapping):
+        for key in updates:
+            if not isinstance(key, int | np.integer) or isinstance(key, bool):
+                raise InputError(
+                    f"updates are a dict with the key {format_value(key)}: its keys must be clients' numbers, as "
+                    f"{clients[0]}"
+                )
         foreign = [k for k in updates if k not in clients]
-        if foreign and not isinstance(foreign[0], int | np.integer):
-            raise InputError(
-                f"updates are a dict with the key {format_value(foreign[0])}: its keys must be clients' numbers, as "
-                f"{clients[0]}"
-            )
         if foreign:
             raise InputError(
                 f"client {foreign[0]} was not drawn in round {t}: leave out its update"

@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 from contextlib import suppress
-from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -663,6 +663,11 @@ def get(name: str, **overrides) -> Method:
     for key in overrides:
         if key not in allowed:
             raise InputError(f"method {name} has no setting {key!r}: it has {', '.join(allowed)}")
+    for part, value in ((k, v) for k, v in overrides.items() if k in PARTS and is_dataclass(v)):
+        if given := sorted({*settings_of(value)} & {*overrides}):
+            raise InputError(
+                f"{given[0]} and the {part} that it is a setting of are both given: set it in the {part}"
+            )
     entry = _load(name)
     base = _apply_switch(entry, overrides)  # to whose parts the other settings are applied
     local = with_settings(base.local, {k: v for k, v in overrides.items() if k in LOCAL})

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from fedstas.arrays import as_array, as_float_array, as_int_array, rescale, rescale_exponent
 from fedstas.compression import Squeezed
@@ -100,7 +101,9 @@ def stratify(features, strata: int, seed: int) -> np.ndarray:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        raw = kmeans(strata, n_init=10, random_state=seed).fit(points).labels_
+        # With more threads sums round otherwise, and of starts that end alike another may win.
+        with threadpool_limits(1):
+            raw = kmeans(strata, n_init=10, random_state=seed).fit(points).labels_
     _, first, labels = np.unique(raw, return_index=True, return_inverse=True)
     # The rank of each stratum's first client replaces its label.
     return np.argsort(np.argsort(first))[labels].astype(np.int64)

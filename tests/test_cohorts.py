@@ -224,6 +224,35 @@ def test_answers_may_be_arrays_tensors_lists_or_functions_of_any_precision():
     assert len(cohort.clients) == len(expected.clients) == M
 
 
+def test_a_sketch_with_an_epsilon_has_noise_of_its_own_in_each_call():
+    private = Cohorts("fedstas-least-variance", sizes=SIZES, m=M, epsilon=0.5, clip=1.0)
+    plain = Cohorts("fedstas-least-variance", sizes=SIZES, m=M)
+    first, second = private.sketch(POINTS[0]), private.sketch(POINTS[0])
+    assert (first != second).all() and first.shape == plain.sketch(POINTS[0]).shape
+    sigma = privacy.gaussian_sigma(0.5, 1e-5, 2.0)
+    assert np.std(first - second) > sigma / 2  # sqrt(2) sigma is expected, over 64 numbers
+    assert len(private.sample(sketches=[private.sketch(g) for g in POINTS]).clients) == M
+
+
+def test_a_design_may_change_the_sizes_that_it_asked_for():
+    @dataclass(frozen=True)
+    class Capped:
+        """Draw by sizes that are capped in place."""
+
+        unbiased: ClassVar[bool] = False
+
+        def draw(self, view, m, rng):
+            """Draw m clients by their capped sizes."""
+            sizes = view.sizes
+            sizes[sizes > 4] = 4
+            clients = rng.choice(view.clients, m, p=sizes / sizes.sum())
+            return Cohort(clients, np.full(m, 1 / m))
+
+    chooser = Cohorts(methods.get("md", clients=Capped()), sizes=SIZES, m=M)
+    chooser.sample()
+    assert chooser.sizes.tolist() == SIZES == chooser._view.sizes.tolist()
+
+
 @pytest.mark.parametrize(
     "sizes",
     [tuple(SIZES), np.array(SIZES, np.int32), torch.tensor(SIZES), dict(enumerate(SIZES)).values()],
@@ -656,7 +685,11 @@ def test_wrong_reports_are_refused_in_a_sentence_and_can_be_given_again():
     clients, weights, updates = cohort.clients, cohort.weights, [*POINTS[cohort.clients]]
     absent = next(k for k in range(N) if k not in clients)
     twice = Cohort(np.append(clients, clients[0]), np.append(weights, 0.5))
+    by_tensor = {
+        k: POINTS[k] for k in torch.from_numpy(clients)
+    }  # equal to the numbers, but other keys
     wrong = {
+        r"a dict with the key tensor": (cohort, by_tensor),
         f"client {absent} was not drawn in round 1: give": (Cohort([absent], [1.0]), [POINTS[0]]),
         "not that of round 1": (twice, [*updates, POINTS[0]]),
         f"client {clients[0]} has the weight": (Cohort(clients, weights * 2), updates),

@@ -282,3 +282,17 @@ def test_the_readme_counts_the_client_designs_that_are_not_those_of_fedstas():
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     assert "these and more than twenty other ways to choose clients" in readme
     assert 20 < len(others) < 30, len(others)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "setting"),
+    [
+        ("md", {"local": methods.LocalSGD(lr=0.5)}, {"lr": 0.1}),
+        ("fedstas", {"clients": methods.get("fedstas", strata=5).clients}, {"strata": 3}),
+    ],
+)
+def test_a_part_and_a_setting_of_it_are_not_both_given(name, part, setting):
+    (key,) = setting
+    with pytest.raises(InputError, match=f"{key} and the {next(iter(part))} that it is a setting"):
+        methods.get(name, **part, **setting)
+    assert getattr(methods.get(name, **part), next(iter(part))) == next(iter(part.values()))

@@ -85,6 +85,16 @@ def test_dropped_clients_shrink_the_update_and_the_remedy_removes_only_the_bias(
     assert result["remedied"] == pytest.approx(remedied, rel=0.1)
 
 
+def test_with_other_participants_a_design_forgets_its_strata(digits, federation):
+    method = methods.get("fedstas-least-variance")
+    run = {"method": method, "rounds": 2, "clients_per_round": 6, "device": "cpu"}
+    state = one_round.state_after(digits, federation, **run)
+    assert one_round.errors(state, method, draws=4)["effective"] > 3
+    fewer = one_round.errors(state.with_m(3), method, draws=4)
+    assert 1 < fewer["effective"] <= 3  # three draws, from three strata
+    assert state.with_m(6) is state
+
+
 def test_stored_client_answers_do_not_change_the_error_of_a_design(state):
     without_answers = replace(state, answers={})
     for name in ("fedstas-unbiased", "optimal-client-sampling", "power-of-choice"):
@@ -149,6 +159,9 @@ def test_bad_input_is_refused_in_one_sentence(digits, federation, state):
         one_round.errors(state, methods.get("centralised"))
     with pytest.raises(InputError, match="centralised pools all data"):
         one_round.state_after(digits, federation, method="centralised")
+    for name in ("fedvarp", "mifa", "scaffold", "fednova"):
+        with pytest.raises(InputError, match=f"the server of {name} does more than add up"):
+            one_round.errors(state, methods.get(name))
     with pytest.raises(InputError, match="name at least one design"):
         one_round.table(None, {})
     diverging = methods.LocalSGD(steps=5, batch=16, lr=1e30)

@@ -15,7 +15,7 @@ from flwr.common import log
 from threadpoolctl import threadpool_limits
 
 from fedstas import authors, privacy
-from fedstas.client_sampling import Cohort, has_flag
+from fedstas.client_sampling import Cohort, PerExample, has_flag
 from fedstas.compression import squeeze
 from fedstas.errors import InputError, check_int
 from fedstas.flower.messages import (
@@ -27,7 +27,7 @@ from fedstas.flower.messages import (
     read_settings,
     short_repr,
 )
-from fedstas.level_strata import ascending_levels
+from fedstas.level_strata import ALL_EXAMPLES, ascending_levels
 from fedstas.methods import Method
 from fedstas.sim import engine, models
 from fedstas.sim.server import batch_mean_weights
@@ -78,8 +78,8 @@ class Local:
         module: the network.
         method: the method that the node agreed to.
         seed: of the run, known to all.
-        secret: the node's own seed of its memoised report, which is then the same in every run; None: each run draws
-            a new one.
+        secret: the node's own seed of its memoised report, which is then the same in every run with the same size and
+            terms (other ones cost a further epsilon); None: each run draws a new one.
         reproducible: draw reports from `seed`, as the simulation does. They hide nothing from those who know the seed.
         privacy: the terms of its reports. With it the node sends its size in reports only, whatever the method;
             without it the node sends no reports.
@@ -253,6 +253,12 @@ def _answer_centres(local: Local, question: RecordDict, context: Context) -> Rec
     settings, params = read_settings(question), _read_model(local, question, context)
     k = settings["place"]
     # The weights depend on the client's place k: the clients before it are replaced by clients of one example.
+    # Of other batches the answers would tell where the size lies.
+    if local.privacy is not None and settings["batch"] not in (
+        ALL_EXAMPLES,
+        local.method.local.batch,
+    ):
+        raise InputError("this node hides its size: it makes centres of usual batches only")
     weight = batch_mean_weights([1] * k + [len(local.y)], settings["batch"], local.seed)[k:]
     weight = torch.from_numpy(weight).to(params)
     (gradient,) = engine.client_gradients(local.module, params, local.pool, weight)
@@ -321,7 +327,9 @@ def _draw_report(local: Local, purpose: str, ids: tuple[int, ...]) -> int:
     if local.reproducible:
         seed = local.seed
     elif local.privacy.memoised and local.secret is not None:
-        seed = local.secret
+        # Of one stream for two sizes, or two alphas, the server could see which reports are true.
+        seed, purpose = local.secret, f"{purpose}, {local.privacy!r}"
+        ids = (*ids, len(local.y))
     size_cap, alpha = local.privacy.size_cap, local.privacy.alpha
     rng = stream(seed, purpose, *ids)
     return int(privacy.report(len(local.y), size_cap=size_cap, alpha=alpha, rng=rng))
@@ -331,17 +339,27 @@ def _answer_train(local: Local, question: RecordDict, context: Context) -> Recor
     """Return the models after local SGD, one for each of the client's places in the cohort.
 
     If aggregation weights are those of single examples ("scaled"), the client multiplies its update by the number of
-    examples that it drew, so that it need not send this number.
+    examples that it drew, so that it need not send this number. A node with `privacy` does so for FedSampling only, whose
+    updates depend on the size; and it draws examples and batches from the system's entropy, since the run's seed would tell
+    the server which of so many examples were drawn. A server that asks for very many places at a small rate can still
+    estimate the size from how many updates are zero.
     """
     settings, params, method = (
         read_settings(question),
         _read_model(local, question, context),
         local.method,
     )
-    slots, rates = settings["slots"], settings["rates"]
+    slots, rates, seed = settings["slots"], settings["rates"], local.seed
+    if local.privacy is not None:
+        if settings["scaled"] and not isinstance(method.clients, PerExample):
+            raise InputError(
+                "this node hides its size, which an update times a number of examples would tell"
+            )
+        if not local.reproducible:
+            seed = secrets.randbelow(LARGEST_SEED)
     cohort = Cohort(np.zeros(len(slots), dtype=np.int64), np.ones(len(slots)))
     idx, weight, drawn = draw_batches(
-        method, local.pool, cohort, rates, local.seed, settings["round"], slots
+        method, local.pool, cohort, rates, seed, settings["round"], slots
     )
     sgd, t = method.local, settings["round"]
     trained = train_cohort(local.module, params, local.pool, sgd, idx, weight, local.seed, t, slots)

@@ -27,6 +27,7 @@ from fedstas.flower.nodes import Nodes
 from fedstas.flower.roster import RosterChanged, TooFew, exchange
 from fedstas.methods import Method
 from fedstas.nonresponse import reweight
+from fedstas.sim.simulation import check_method
 
 OF_SIMULATION = {  # flags of server optimisers that messages do not serve
     "corrects": "its clients keep control variates",
@@ -71,6 +72,7 @@ class Designs(Strategy):
         state: str | Path | None = None,
         run: str | None = None,
     ):
+        check_method(method)
         if has_flag(method.clients, "pooled"):
             raise InputError(f"{method.name} pools all data in one place: it is no federation")
         for flag, why in OF_SIMULATION.items():
@@ -87,7 +89,7 @@ class Designs(Strategy):
             check_int("nodes", nodes, 1),
             self.patience,
             private,
-            total,
+            None if total is None else check_int("total", total, 1),
             self.seed,
             classes=None if classes is None else check_int("classes", classes, 1),
             from_seed=initial_model == "seed",

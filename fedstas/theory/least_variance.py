@@ -314,7 +314,7 @@ class ConvergenceBound(NamedTuple):
 def convergence_bound(
     clients: Quadratics, labels, rounds: int, distance: float
 ) -> ConvergenceBound:
-    """Bound the error of one draw from each stratum over `rounds` rounds (chapter 9, Theorem 2').
+    """Bound the error of one draw from each stratum over `rounds` rounds (Theorem 2' of the book's page of proofs).
 
     Within a stratum clients are drawn in proportion to omega, and each takes one step of exact gradient descent. The
     learning rates are 2 / (mu (t + gamma)) with gamma = 2 Lambda / mu and Lambda = L (1 + 2 max_h W_h).

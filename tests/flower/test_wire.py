@@ -192,6 +192,22 @@ def test_a_node_with_an_epsilon_answers_questions_that_reveal_no_size(kind, digi
     assert answers[0] > 0 and answers[0] == pytest.approx(answers[1], rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("kind", "question", "sentence"),
+    [
+        ("train", {"slots": [0], "rates": [1.0], "scaled": True}, "which an update times a number"),
+        ("query.centres", {"batch": 7, "levels": 9, "place": 0}, "centres of usual batches only"),
+    ],
+)
+def test_a_node_with_an_epsilon_refuses_questions_whose_answers_tell_its_size(
+    kind, question, sentence, digits, nodes
+):
+    grid = nodes(methods.get("fedstas-unbiased-dp"), privacy=Privacy(3.0))
+    model = {"model": models.flatten(digits.model(0)).numpy()}
+    content = messages.make_content(model, round=1, **question)
+    assert sentence in refusal_reason(grid, kind, content)
+
+
 def test_a_server_of_another_version_is_refused(nodes):
     content = messages.make_content(round=1)
     content.config_records["settings"]["version"] = 1
