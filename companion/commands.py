@@ -147,6 +147,10 @@ def arena(
         if edition == 1
         else comparison.read(file or comparison.FILE)
     )
+    if file is None and setting not in settings:
+        others: dict = comparison.read() if edition == 1 else protocol.read()
+        if setting in others:
+            raise InputError(f"{setting} is of the other comparison: add --edition {3 - edition}")
     check_choice("setting", setting, settings)
     arm = None
     if design is not None:
@@ -211,7 +215,7 @@ def closed_form(
     ] = False,
     folder: Annotated[Path, option("where to record; the book's table is in results")] = RUNS,
 ) -> None:
-    """Record heads of class means and of ridge regression, which need no training, against chapter 10's designs."""
+    """Record heads of class means and of ridge regression, which need no training, against the designs of the comparison."""
     from companion.runs import closed_form_heads
     from companion.runs import fine_tuning as runs_from_heads
 

@@ -192,7 +192,10 @@ def devices() -> list[Line]:
         if torch.cuda.is_available():
             return [*lines, Line(OK, "cuda", f"{torch.cuda.get_device_name()}: `-p device cuda`")]
         why = "torch finds no device"
-    return [*lines, Line(MISSING, "cuda", f"{why}; everything runs on the CPU, the profile paper")]
+    return [
+        *lines,
+        Line(MISSING, "cuda", f"{why}; everything runs on the CPU, the profile paper in hours"),
+    ]
 
 
 def files() -> list[Line]:
@@ -283,7 +286,7 @@ def costs() -> list[Line]:
         tasks = {parameters.defaults(profile, stem).get("task", "") for stem in times} - {""}
         message = (
             f"about {sweeps.duration(total)} for {len(estimates)} chapters of {len(times)}, the longest {longest} "
-            f"({sweeps.duration(estimates[longest])}); `make book` runs two at a time; {measured} as they took here; "
+            f"({sweeps.duration(estimates[longest])}); `make book` runs two at a time; {measured} of these times were measured here; "
             f"data: {', '.join(sorted(tasks))}"
         )
         lines.append(Line("", profile, message))

@@ -232,6 +232,10 @@ def test_a_smoothed_curve_is_the_rolling_mean_over_a_number_of_rounds():
     assert smooth["x"].tolist() == pytest.approx([3, 4, 6, 4, 5, 7])
     assert tables.smooth_curves(frame, "x", 100)["x"].tolist() == [frame["x"].mean()]
     assert tables.smooth_curves(frame, "x", 1)["x"].tolist() == frame["x"].tolist()
+    denser = frame.assign(round=[2, 4, 8, 9, 10])  # evaluated more often at the end
+    smooth = tables.smooth_curves(denser, "x", rounds=4)
+    assert smooth["round"].tolist() == [4, 8, 9, 10]
+    assert smooth["x"].tolist() == pytest.approx([1.5, 6, 5, 6])
 
 
 def test_the_share_of_rounds_saved_is_measured_at_the_larger_of_the_two_final_losses(monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -137,6 +138,22 @@ def test_other_cohorts_with_the_same_accuracy_are_close(recorded, copied_runs):
     alter(sorted(copied_runs.rglob("*.json"))[0], cohorts_from=4)
     row = compare.compare(copied_runs, recorded).runs.query("verdict == 'close'").iloc[0]
     assert (row["first"], row.what, row.points) == (4, "other cohorts", 0.0)
+
+
+def test_a_run_that_ended_early_differs_from_a_complete_one(recorded, copied_runs):
+    sidecar = next(copied_runs.rglob("*.json"))
+    table = sidecar.with_suffix(".parquet")
+    (whole,) = compare._read(table).values()
+    shorter = replace(whole, frame=whole.frame.iloc[:-1], diverged="after round 2: not finite")
+    nothing = replace(whole, frame=whole.frame.iloc[:0], diverged="after round 1: not finite")
+    assert compare._judge(whole, whole, 0.5)["verdict"] == "identical"
+    for early in (shorter, nothing):
+        assert compare._judge(whole, early, 100.0)["verdict"] == "differs"
+        assert compare._judge(early, early, 0.0)["verdict"] == "identical"
+    other_end = replace(shorter, diverged=None)
+    assert compare._judge(whole, other_end, 100.0)["what"] == "one run ended earlier"
+    with pytest.raises(InputError, match="no evaluated round in common"):
+        compare._judge(replace(whole, frame=whole.frame.iloc[:0]), whole, 0.5)
 
 
 def test_runs_of_one_folder_only_are_listed(recorded, copied_runs, capsys):

@@ -42,7 +42,8 @@ def _load(sweep: str, folder) -> pd.DataFrame:
 
 
 def choose_rates(folder="results") -> pd.DataFrame:
-    """Choose each arm's rates: those of the highest mean accuracy of the last window over the tuning seeds.
+    """Choose each arm's rates: those of the highest mean accuracy of the last window over the tuning seeds,
+    none of which diverged.
 
     Returns:
         One row per setting and arm: the rate of the `raw` model and of the `average`, and for each whether it lies
@@ -53,7 +54,9 @@ def choose_rates(folder="results") -> pd.DataFrame:
     for (setting, arm), part in frame.groupby(["setting", "arm"], sort=False):
         row = {"setting": setting, "arm": arm}
         for model, column in MODELS.items():
-            means = part[part["round"] > WINDOWS[ROUNDS].start - 1].groupby("lr")[column].mean()
+            last = part[part["round"] > WINDOWS[ROUNDS].start - 1].groupby("lr")
+            seeds = last["seed"].nunique()  # a rate at which one diverged is not chosen
+            means = last[column].mean()[seeds == seeds.max()]
             row |= {
                 model: means.idxmax(),
                 f"{model}_at_end": means.idxmax() in means.index[[0, -1]],

@@ -10,7 +10,7 @@ import pandas as pd
 
 from companion.runs import records
 from fedstas.errors import InputError, check_float
-from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS
+from fedstas.sim.simulation import COLUMNS, LATER_COLUMNS
 
 VALUES = [c for c in COLUMNS if c not in ("round", "seconds")]
 COUNTS = ["participants", "examples", "bytes_down", "bytes_up"]  # they differ where cohorts do
@@ -80,13 +80,14 @@ class _Recorded:
     """A recorded run: its description (see `_describe`), its history, and hashes of its cohorts.
 
     `cohorts` is the hash of all cohorts, None if it was not recorded; `chain` has a few digits for each round, which
-    depend on all cohorts up to it.
+    depend on all cohorts up to it. `diverged` says how the run ended early, if it did.
     """
 
     description: dict
     frame: pd.DataFrame
     cohorts: str | None = None
     chain: str = ""
+    diverged: str | None = None
 
 
 def _read(path: str | Path) -> dict[str, _Recorded]:
@@ -108,6 +109,7 @@ def _read(path: str | Path) -> dict[str, _Recorded]:
             run.frame(),
             run.metadata.get("cohorts_sha256"),
             run.metadata.get("cohorts_chain") or "",
+            run.metadata.get("diverged"),
         )
         for run in runs
     }
@@ -134,8 +136,8 @@ def _read_history(path: Path) -> pd.DataFrame:
         frame = pd.read_parquet(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not a parquet file, or damaged") from error
-    known = [*COLUMNS], [*COLUMNS, *AVERAGE_COLUMNS]
-    if list(frame.columns) not in known or not len(frame):
+    known = [*COLUMNS, *(name for name in LATER_COLUMNS if name in frame)]
+    if list(frame.columns) != known or not len(frame):
         raise InputError(f"{path} is not the history of a run: its columns are others")
     return frame
 
@@ -152,11 +154,20 @@ def _first_other_cohort(one: _Recorded, two: _Recorded) -> int | None:
 
 def _judge(one: _Recorded, two: _Recorded, tolerance: float) -> dict:
     """Compare two records of a run; return verdict, first, what and points, as in `Comparison.runs`."""
-    averages = [c for c in AVERAGE_COLUMNS if c in one.frame and c in two.frame]
-    a, b = (r.frame.set_index("round")[VALUES + averages] for r in (one, two))
+    later = [c for c in LATER_COLUMNS if c in one.frame and c in two.frame]
+    a, b = (r.frame.set_index("round")[VALUES + later] for r in (one, two))
     common = a.index.intersection(b.index)
+    same_end = bool(one.diverged) == bool(two.diverged)
     if not len(common):
-        raise InputError("the two histories have no evaluated round in common")
+        if same_end and (len(a) or len(b)):
+            raise InputError("the two histories have no evaluated round in common")
+        # Both, or one of them, diverged before the first evaluation.
+        same = same_end and one.cohorts == two.cohorts
+        what = "" if same else "other cohorts" if same_end else "one run diverged"
+        first = np.nan if same else _first_other_cohort(one, two) or 1
+        verdict = IDENTICAL if same else DIFFERS
+        return {"verdict": verdict, "first": first, "what": what, "points": 0.0 if same else np.nan}
+    same_end &= a.index.max() == b.index.max()
     a, b = a.loc[common], b.loc[common]
     unequal = (a != b) & ~(a.isna() & b.isna())
     points = 100 * float((a[ACCURACIES].iloc[-1] - b[ACCURACIES].iloc[-1]).abs().max())
@@ -172,7 +183,9 @@ def _judge(one: _Recorded, two: _Recorded, tolerance: float) -> dict:
         what = f"other {(unequal_counts or list(columns))[0]}"
     if not same_cohorts:
         first, what = _first_other_cohort(one, two) or first, "other cohorts"
-    close = points <= tolerance
+    if not same_end:
+        first, what = common[-1], "one run ended earlier"
+    close = points <= tolerance and same_end
     return {"verdict": CLOSE if close else DIFFERS, "first": first, "what": what, "points": points}
 
 
@@ -180,7 +193,7 @@ def compare(mine: str | Path, recorded: str | Path, *, tolerance: float = 0.5) -
     """Compare the runs below `mine` with those of the same identity below `recorded`.
 
     Identical: every value bit for bit, seconds aside, and every cohort. Close: no accuracy after the last round
-    differs by more than `tolerance` points. Two parquet files without sidecars, as
+    differs by more than `tolerance` points, and both runs diverged or neither. Two parquet files without sidecars, as
     `fedstas run --out` writes them, are taken for the same run.
     """
     tolerance = check_float("tolerance", tolerance, 0, 100, open_low=False)

@@ -407,7 +407,7 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
     - `ratio`: the goal is the accuracy of the reference (the arm `setting.reference`) over the last tenth of the larger
       budget; the megabytes after which the run holds it (`megabytes_to_hold`), divided by those after which the reference
       does. `reached`: whether the run ever holds it; if not, the ratio is a lower bound;
-    - `megabytes`, `examples`: megabytes sent and examples processed by the end; NaN for a run that diverged unevaluated;
+    - `megabytes`, `examples`: megabytes sent and examples processed by the end; NaN for a run that diverged;
     - `at_end`: whether the arm's rate lies at an end of those that were tried.
     """
     classes, window = setting.classes, setting.windows["large"]
@@ -417,11 +417,11 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
         reference = runs.get((setting.reference, seed))
         if reference is None:
             continue
-        budget = float(reference["megabytes"][-1])
-        if not budget:
+        budget, ended_early = float(reference["megabytes"][-1]), bool(run["ended"].any())
+        if reference["ended"].any():
             raise DataError(
-                f"the run of {setting.reference} of seed {seed} in setting {setting.name} diverged before it was "
-                "evaluated, so that it sets no budget: tune it again"
+                f"the run of {setting.reference} of seed {seed} in setting {setting.name} diverged, so that it sets no "
+                "budget: tune it again"
             )
         for model, metric in MODELS.items():
             goal = protocol.accuracy_at_budget(reference, "megabytes", budget, classes, metric)
@@ -445,11 +445,11 @@ def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
                         )
                         for name, share in BUDGETS.items()
                     },
-                    "rounds": 100 * (1 / classes if run["ended"].any() else at_end.mean()),
+                    "rounds": 100 * (1 / classes if ended_early else at_end.mean()),
                     "ratio": spent / usual,
                     "reached": reached,
-                    "megabytes": run["megabytes"][-1] or np.nan,
-                    "examples": run["examples"][-1] or np.nan,
+                    "megabytes": np.nan if ended_early else run["megabytes"][-1],
+                    "examples": np.nan if ended_early else run["examples"][-1],
                     "at_end": arm in arms_at_end,
                 }
             )

@@ -182,7 +182,8 @@ def record_arm(setting: Setting, arm: str, schedule: str, path: Path, bar: tqdm)
     """Record an arm's missing runs in a file: the rates until the best lies inside them, then the seeds at the best."""
     table = pd.read_parquet(path) if path.exists() else pd.DataFrame()
     metadata_path = path.with_suffix(".json")
-    metadata = json.loads(metadata_path.read_text(encoding="utf-8")) if path.exists() else {}
+    known = metadata_path.exists()
+    metadata = json.loads(metadata_path.read_text(encoding="utf-8")) if known else {}
 
     def record_run(rate: float, seed: int) -> None:
         """Record a run, unless it is there."""

@@ -130,12 +130,18 @@ def rank_methods(
     folders = list(folders)
     identities = {k: v for folder in folders for k, v in records.identities(folder).items()}
     runs = pd.concat([records.load(folder) for folder in folders], ignore_index=True)
+    evaluated = runs["run"]
     # The sweep last-bit repeats one run with other roundings, which is no comparison of designs.
     runs = runs[runs["sweep"] != "last-bit"].drop_duplicates(["run", "round"])
     final = tables.select_final_rounds(runs).groupby("run")[metric].mean()
     last = runs.sort_values("round", kind="stable").drop_duplicates("run", keep="last").sort_index()
     last = last.drop(columns=metric).join(final, on="run")
     last["ended"] = last["round"] == last["rounds"]
+    unevaluated = sorted(identities.keys() - set(evaluated))  # they diverged before an evaluation
+    tasks = [identities[run]["task"] for run in unevaluated]
+    lost = pd.DataFrame({"run": unevaluated, "task": tasks, "ended": False})
+    last = pd.concat([last, lost]) if len(lost) else last
+    last["ended"] = last["ended"].astype(bool)
     if task is not None:
         last = last[last["task"] == task]
         if not len(last):
@@ -221,7 +227,7 @@ def _method_settings(identity: dict) -> dict:
                 add(part, value)
             elif part != "local" or key not in ("is", *LOCAL_SETTINGS):
                 word = part if key == "is" else f"server {key}" if part == "server" else key
-                settings[word] = value
+                settings[f"{part} {word}" if word in settings else word] = value
 
     for part in methods.PARTS:
         add(part, identity["method"][part])

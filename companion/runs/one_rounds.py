@@ -223,8 +223,10 @@ def record_partitions(
         path = folder / f"{setting}.parquet"
         metadata_path = path.with_suffix(".json")
         tables = [pd.read_parquet(path)] if path.exists() else []
-        metadata = json.loads(metadata_path.read_text(encoding="utf-8")) if path.exists() else {}
-        missing = [seed for seed in seeds if str(seed) not in metadata]
+        known = metadata_path.exists()  # not where a kill came between the two files
+        metadata = json.loads(metadata_path.read_text(encoding="utf-8")) if known else {}
+        there = {int(seed) for table in tables for seed in table["seed"]}
+        missing = [seed for seed in seeds if seed not in there]
         with tqdm(total=len(missing) * each, desc=setting, unit="design") as bar:
             for seed in missing:
                 tables.append(measure(setting, seed, bar))

@@ -218,7 +218,7 @@ def check_data(name: str, entry: dict) -> None:
 def read_seeds_and_rates(name: str, entry: dict) -> dict[str, tuple]:
     """Return the seeds and the sorted learning rates of a setting's entry, by key.
 
-    Refused are seeds that serve both tuning and evaluation, and fewer than three rates.
+    Refused are seeds that serve both tuning and evaluation, fewer than three rates, and what is listed twice.
     """
     seeds = {
         key: tuple(check_int(f"{key} of setting {name}", seed, 0) for seed in read_list(entry, key))
@@ -227,6 +227,9 @@ def read_seeds_and_rates(name: str, entry: dict) -> dict[str, tuple]:
     if both := set(seeds["tuning_seeds"]) & set(seeds["evaluation_seeds"]):
         raise InputError(f"setting {name} tunes and evaluates on seed {min(both)}: use other seeds")
     rates = [check_float(f"rates of setting {name}", v, 0) for v in read_list(entry, "rates")]
+    for key, values in (seeds | {"rates": rates}).items():
+        if len(set(values)) < len(values):
+            raise InputError(f"{key} of setting {name} lists a value twice: list each once")
     if len(rates) < 3:
         raise InputError(f"setting {name} has {len(rates)} rates: an optimum needs three")
     return seeds | {"rates": tuple(sorted(rates))}
@@ -310,7 +313,10 @@ def load_curves(
                     seed=seed,
                     run=run.run,
                     ended=bool(run.metadata["diverged"]),
-                    worst_decile=np.nan if decile is None else decile,
+                    # A guess, as which a run that ended counts, serves its worst tenth with nothing.
+                    worst_decile=(
+                        0.0 if run.metadata["diverged"] else np.nan if decile is None else decile
+                    ),
                 )
     if not frames:
         return pd.DataFrame(columns=["arm", "rate", "seed", "run", "ended", "megabytes", "round"])
@@ -391,7 +397,10 @@ def propose_rates(row: pd.Series, rates: Sequence[float]) -> list[float]:
     (low, second), (last_but_one, high) = ascending[:2], ascending[-2:]
     # As far beyond the end as its neighbour is inside, in ratio.
     beyond = {low: low**2 / second, high: high**2 / last_but_one}
-    return [float(f"{beyond[best]:.0e}")] if best in beyond else []
+    if best not in beyond:
+        return []
+    rounded = float(f"{beyond[best]:.0e}")
+    return [float(f"{beyond[best]:.1e}") if rounded in accuracies else rounded]
 
 
 def carry_out(

@@ -93,6 +93,25 @@ def prediction_interval(values, level: float = LEVEL) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
+def gain_prediction_interval(
+    first: pd.Series, second: pd.Series, relative: bool = False, level: float = LEVEL
+) -> Interval:
+    """Return the mean gain of `first` over `second` [seeds] and the interval in which that of one more run of each lies
+    with probability `level`, if the two runs share no draw.
+
+    A relative gain is in % of `second`, and its variance that of a ratio to first order.
+    """
+    gains = 100 * (first / second - 1) if relative else first - second
+    ratio, scale = first.mean() / second.mean(), 100 / second.mean()
+    if not relative:
+        ratio = scale = 1.0
+    seeds, mean = len(gains), float(gains.mean())
+    spread = scale * np.hypot(first.std(ddof=1), ratio * second.std(ddof=1))
+    quantile = stats.t.ppf((1 + level) / 2, seeds - 1)
+    half = float(quantile * spread * np.sqrt(1 + 1 / seeds))
+    return Interval(mean, mean - half, mean + half)
+
+
 def paired_difference(first: pd.Series, second: pd.Series | float = 0.0) -> PairedDifference:
     """Return the mean of `first - second` over the seeds (the index) that both have, with interval and p-value.
 

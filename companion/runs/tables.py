@@ -199,16 +199,17 @@ def select_final_rounds(frame: pd.DataFrame, last: int = FINAL_ROUNDS) -> pd.Dat
 
 
 def smooth_curves(frame: pd.DataFrame, metric: str, rounds: int) -> pd.DataFrame:
-    """Replace a metric by its mean over the evaluations of so many rounds up to each one, as the papers smooth curves.
+    """Replace a metric by its mean over the evaluations in the last `rounds` rounds up to each one, as the papers smooth curves.
 
-    The first evaluations, which have fewer before them, are dropped; of a run with fewer than that one mean is left.
+    The first evaluations, which have fewer rounds before them, are dropped; of a run with fewer than that one mean is left.
     """
     parts = []
     for _, part in frame.groupby("run", sort=False):
         part = part.sort_values("round")
-        interval = part["round"].diff().median() if len(part) > 1 else 1
-        means = part[metric].rolling(min(len(part), max(1, round(rounds / interval)))).mean()
-        parts.append(part.assign(**{metric: means}).dropna(subset=metric))
+        at, values = part["round"].to_numpy(), part[metric].to_numpy()
+        means = [values[(at > t - rounds) & (at <= t)].mean() for t in at]
+        complete = at >= min(rounds, at[-1])
+        parts.append(part.assign(**{metric: means})[complete])
     return pd.concat(parts, ignore_index=True) if parts else frame
 
 
@@ -237,9 +238,9 @@ def summarise_variants(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUND
 
 def choose_by_loss(frame: pd.DataFrame) -> dict[str, Variant]:
     """Return by method the variant with the least training loss in the last rounds, of those that did not diverge."""
-    last = (
-        select_final_rounds(frame).groupby(["method", "variant"], sort=False)["train_loss"].mean()
-    )
+    last_rounds = frame.groupby("run")["round"].transform("max")
+    whole = select_final_rounds(frame[last_rounds == frame["rounds"]])
+    last = whole.groupby(["method", "variant"], sort=False)["train_loss"].mean()
     return dict([*last.groupby("method").idxmin()]) if len(last) else {}
 
 
