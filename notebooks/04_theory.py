@@ -242,7 +242,7 @@ expect("simulated rounds agrees", error < 5, standard_errors=error)
 # ```
 #
 # Every size is cut to $M - 1$, so the estimate of {glue:text}`ch4_truth` examples is {glue:text}`ch4_mean:.0f` on average, with a standard deviation of {glue:text}`ch4_sd:.0f`. In {glue:text}`ch4_below:.1f` % of the rounds the estimate is not positive, and then
-# the rate $p = n^*/\tilde n$ is no probability. The mean of {glue:text}`ch4_simulated` simulated rounds agrees with this calculation within {glue:text}`ch4_error:.1f` standard errors. Eq. 5.7 holds if the made-up sizes have the mean $M/2$ and no participant holds more than $M-1$ examples. Lemma 2 needs a lower bound on $\tilde n$, and also that no size is cut, unless $n^*$ is a vanishing share of $n$.
+# the rate $p = n^*/\tilde n$ is no probability. The mean of {glue:text}`ch4_simulated` simulated rounds agrees with this calculation within {glue:text}`ch4_error:.1f` standard errors. Eq. 5.7 holds if the made-up sizes have the mean $M/2$ and no participant holds more than $M-1$ examples. Lemma 2 needs a lower bound on $\tilde n$ and fakes with the mean $M/2$, and also that no size is cut, unless $n^*$ grows more slowly than the number of reports.
 #
 # Next: {doc}`How well can a private total be known? <04c_size_estimator>` has the exact distribution, the two conditions of Lemma 2, and why a fixed share of the data needs no estimate.
 #

@@ -167,7 +167,7 @@ expect("The smallest counterexample has two clients", decided.verdict == "fails"
 # $m_h/N_h$. Subtract $\frac1{N_h}\sum_k \boldsymbol d_k = \frac1{m_h}\sum_k \frac{m_h}{N_h}\boldsymbol d_k$.
 # ```
 #
-# Luck plays no part in this. The bias depends on the design and on the updates alone, so rounds do not average it out.
+# Luck plays no part in this. All cohorts that are drawn at one model have the same bias, so more cohorts do not average it out. Where it leads as the model moves, {doc}`04f_convergence` shows.
 #
 # Where, then, is the mistake in the paper's proof? The paper prints no proof that one could check. The journal says that FedSTaS takes over the client sampling of
 # FedSTS, and so "preserves unbiased client selection". The preprint calls the lemma "an immediate consequence of the same result in FedSTS",

@@ -284,7 +284,7 @@ table(set_formulas_of_table(decided["rate_is_a_probability"].table))
 #
 # ## What limit does Lemma 2 have?
 #
-# Lemma 2 has the right limit on two conditions. The estimate must be guarded from below. And it must settle at the right total, so that no size exceeds the cap and fakes have the mean $M/2$, unless the rate itself vanishes. Three observations show why.
+# Lemma 2 has the right limit on two conditions. The estimate must be guarded from below. And fakes must have the mean $M/2$ while no size exceeds the cap, so that it settles at the right total; if sizes do exceed the cap, the request must grow more slowly than the number of reports, so that both rates vanish. Three observations show why.
 #
 # ```{admonition} As written: journal, eq. 6.8
 # :class: as-written
@@ -398,7 +398,7 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 #
 # :::{admonition} Verdict on Lemma 2: holds, on two conditions
 # :class: verdict
-# The conditions are (1) that $\tilde n$ is guarded from below, and (2) that no size is above $M-1$ and fakes have the mean $M/2$, or that $n^*/n \to 0$. With $n^* = qn$ and nothing clipped the error is
+# The conditions are (1) that $\tilde n$ is guarded from below, and (2) that fakes have the mean $M/2$ and either no size is above $M-1$ or the request grows more slowly than the reports, $n^*/m \to 0$. With $n^* = qn$ and nothing clipped the error is
 # $O(1/m)$. The sentence before the lemma, on asymptotic unbiasedness, needs (1) and that nothing is clipped.
 # :::
 #
@@ -465,13 +465,13 @@ expect("takes some thousands of reports", 1000 < enough[3.0] < 10_000, reports=e
 # :alt: Lines of equal error over the number of reports, 10 to 100,000, and epsilon of one report, 0.5 to 12, both logarithmic. They run from upper left to lower right, 70 per cent lowest and 2 per cent highest. Above a dashed line the best cap clips nobody. The paper's point, 10 reports and epsilon 3, lies left of the 70 per cent line.
 #
 # The root mean squared error of eq. 5.7 in per cent of the total, with the best $M$ for each point, all clients of 600 examples. Beyond the
-# dashed line the best cap clips nobody. The size itself only sets the scale of $M$.
+# dashed line the best cap clips nobody. The size itself only sets the scale of $M$. The dots are ten reports, as in the paper, and a hundred, as in its code of December 2024, both at $\epsilon = 3$ and with the best $M$ for them.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# At $\epsilon = 3$ and the best cap, {glue:text}`ch4c_best_10_cap`, ten reports err by most of the total: {glue:text}`ch4c_best_10:.0f` %. A hundred reports err by
+# At $\epsilon = 3$ and with the best $M$, {glue:text}`ch4c_best_10_cap`, ten reports err by most of the total: {glue:text}`ch4c_best_10:.0f` %. A hundred reports err by
 # {glue:text}`ch4c_best_100:.0f` %. An error of 10 % takes some thousands of reports at $\epsilon = 3$, namely {glue:text}`ch4c_enough`,
 # and {glue:text}`ch4c_enough_1` at $\epsilon = 1$. The other way to this error is less privacy: $\epsilon$ = {glue:text}`ch4c_epsilon_100:.1f` with a hundred reports, or {glue:text}`ch4c_epsilon_10:.1f`
 # with ten.
@@ -545,7 +545,7 @@ table(decided["slides_fixed_ratio"].table)
 # ## What we learned
 #
 # - Eq. 5.7 is unbiased for $\sum_k \min(n_k, M-1)$. At the paper's numbers this total is {glue:text}`ch4c_mean:.0f`, with a standard deviation of {glue:text}`ch4c_sd:.0f`, although 6000 is meant.
-# - Lemma 2 needs a guard, and sizes below the cap or a rate that vanishes. With $n^* = qn$ and no clipping the error is $O(1/m)$.
+# - Lemma 2 needs a guard, fakes with the mean $M/2$, and sizes below the cap or a request that grows more slowly than the reports. With $n^* = qn$ and no clipping the error is $O(1/m)$.
 # - An error of 10 % takes {glue:text}`ch4c_enough` reports at $\epsilon = 3$, whereas a fixed share $q$ takes none.
 #
 # These are the page's verdicts, computed by the functions that also decide the ledger:

@@ -316,7 +316,7 @@ table(ch04e.tabulate_costs(attack, soft, one))
 #
 # A blind guess is right with a probability of {glue:text}`ch4e_attack_0:.0f` %, and a guess after a single report with {glue:text}`ch4e_attack_1:.0f` %. Two reports are no better, because a second report that disagrees makes a tie.
 # After ten reports the probability is {glue:text}`ch4e_attack_10:.1f` %, and {glue:text}`ch4e_trials` simulated attacks agree ({glue:text}`ch4e_right:.1f` %, standard error {glue:text}`ch4e_right_error:.1f`).
-# It reaches 90 % after {glue:text}`ch4e_nine` reports. A client whose size is above the cap gives away only that it is above the cap.
+# It reaches 90 % after {glue:text}`ch4e_nine` reports. A client of $M-1$ examples or more gives away only that. So it is with all clients of the preprint's setting, where each holds 600 examples and $M$ is 100.
 #
 # ```{explorer} privacy
 # ```
@@ -422,7 +422,7 @@ table(decided["what_is_protected"].table)
 # ## What we learned
 #
 # - Lemma 5 is exact for one report, if fakes and sizes both lie in $1, \dots, M-1$. A size outside this range is given away.
-# - Fresh reports cost $j\epsilon$: {glue:text}`ch4e_average:.0f` for the average client of 99 rounds, {glue:text}`ch4e_all:.0f` as coded. After 20 reports a size is read off with a probability of {glue:text}`ch4e_attack_20:.0f` %; with a remembered
+# - Fresh reports cost $j\epsilon$: {glue:text}`ch4e_average:.0f` for the average client of 99 rounds, {glue:text}`ch4e_all:.0f` as coded. After 20 reports a size below the cap is read off with a probability of {glue:text}`ch4e_attack_20:.0f` %; with a remembered
 #   report the probability stays at {glue:text}`ch4e_attack_1:.0f` %.
 # - Subsampling hides nothing from the server, and only the size $n_k$ is protected at all.
 #

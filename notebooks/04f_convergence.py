@@ -17,7 +17,7 @@
 # :needs: gradient descent; what an unbiased design is
 # ```
 #
-# FedSTaS's biased draws lead to a point beside the optimum, however long one trains. Unbiased, independent draws reach the optimum of a strongly convex objective at the rate $1/T$, if clients take one local step and the steps decrease. At the end you will know
+# FedSTaS's biased draws lead to a point beside the optimum, however long one trains. Unbiased, independent draws with fixed probabilities reach the optimum of a strongly convex objective at the rate $1/T$, if clients take one local step and the steps decrease. At the end you will know
 # - why the printed convergence bound contradicts itself, and where the biased draws end;
 # - a corrected theorem with its proof, and the rate that is measured;
 # - when clustered sampling's error is at most that of {term}`MD sampling <md>`, and when only its variance is.
@@ -184,11 +184,12 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 #
 # ## What can be proved instead?
 #
-# Every unbiased design with independent draws converges like $1/T$, for one local step on a strongly convex objective and under decreasing steps. The setting is as follows. Let $F = \sum_k \omega_k F_k$ with convex, $L$-smooth $F_k$ and
+# Every unbiased design with independent draws of fixed probabilities converges like $1/T$, for one local step on a strongly convex objective and under decreasing steps. The setting is as follows. Let $F = \sum_k \omega_k F_k$ with convex, $L$-smooth $F_k$ and
 # $\mu$-strongly convex $F$, with minimiser $\boldsymbol w^*$. In a round each participant takes one local step with exact gradients, and the server adds weighted *updates*:
 # $\boldsymbol w_{t+1} = \boldsymbol w_t - \eta_t \hat{\boldsymbol g}_t$ with
 # $\hat{\boldsymbol g}_t = \sum_{i} \frac{\omega_{k_i}}{\nu_{k_i}} \nabla F_{k_i}(\boldsymbol w_t)$ over the draws $k_i$ of the round, where client
-# $k$ is drawn $\nu_k > 0$ times in expectation. With $m_h$ Hansen–Hurwitz draws in stratum $h$, $\nu_k = m_h p_k$.
+# $k$ is drawn $\nu_k > 0$ times in expectation. With $m_h$ Hansen–Hurwitz draws in stratum $h$, $\nu_k = m_h p_k$. Where the $\nu_k$ change from round to round, let
+# $\rho$ and $\sigma_*^2$ be upper bounds for all rounds; without such bounds a design can be slower.
 #
 # ```{prf:theorem} An unbiased design converges at the rate 1/T
 # :label: thm-ch4f-rate
@@ -389,7 +390,7 @@ expect("(abstract): fails", rate == "fails", verdict=rate)
 # %% [markdown]
 # ```{admonition} Verdict on "improved convergence rates" (abstract): fails
 # :class: verdict
-# As written the method has no rate, because it does not converge to the optimum. Corrected, it has at least the rate that the theorem guarantees to every such design.
+# As written the method has no rate, because it does not converge to the optimum. Corrected, it has the theorem's rate if the squeezed norms, by which it draws, stay above some fixed share of the exact ones. The rate is that of every such design, so it is no improvement either.
 # ```
 #
 # ## What do local steps change?
@@ -540,7 +541,7 @@ expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, 
 # ## What we learned
 #
 # - A bound whose negative terms do not shrink cannot hold for all $T$. The draws of Algorithm 3 lead to a point beside the optimum, whatever $T$ is.
-# - Unbiased designs with independent draws converge at least like $1/T$ under decreasing steps, and under constant ones down to a floor in proportion to their variance at the optimum.
+# - Unbiased designs with independent draws, whose probabilities are fixed or bounded from below, converge at least like $1/T$ under decreasing steps, and under constant ones down to a floor in proportion to their variance at the optimum.
 # - A smaller variance of the weights means a smaller error on quadratic clients, but not on all clients.
 #
 # ## Exercises

@@ -173,7 +173,7 @@ table(ch04g.tabulate_weights(sizes, md, one))
 # ```{admonition} Verdict on a variance that is smaller for every client: holds, on a condition
 # :class: verdict
 # Among the clients of all small schemes the count is: {glue:text}`ch4g_strictly`. It is true that MD sampling is unbiased (eq. 4), and that FedAvg's eq. 3 is not. The
-# bias of eq. 3 is the factor $m/n$, so weights $\frac nm p_i$ on updates remove it.
+# bias of eq. 3 is the factor $m/n$ with $n$ clients, so weights $\frac nm p_i$ on updates remove it.
 # ```
 #
 # ## When is nothing gained?
@@ -339,7 +339,7 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 # :label: thm-ch4g-fill
 # Lay the $mn_i$ end to end in any order and cut every $M$. Or divide the clients into groups of mass at most $M$, of which there are always at least $m$; let the $m$ heaviest groups start a row each, and pour the
 # clients of the other groups into the rows from the first on, splitting a client where a row is full. Both ways give row sums $M$ and column sums $mn_i$. In the first way at most $n + m - 1$ entries are not
-# zero, and client $i$ stands in at most $\lfloor mp_i\rfloor + 2$ rows.
+# zero with $n$ clients, and client $i$ stands in at most $\lfloor mp_i\rfloor + 2$ rows.
 # ```
 #
 # ```{prf:proof}
@@ -616,7 +616,7 @@ expect(
 )
 
 # %% [markdown]
-# The fraction is $|S|/M$. On updates this means a smaller step in the right direction, but on models it
+# The fraction is $|S|/M$, where the slides' $M$ is the number of clients. On updates this means a smaller step in the right direction, but on models it
 # shrinks the model. All the statements hold, on conditions:
 #
 # | Slides | Verdict | Condition |

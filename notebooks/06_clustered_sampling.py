@@ -685,7 +685,7 @@ different_live = live_clients * (1 - (1 - 1 / live_clients) ** m)
 different_recorded = 100 * (1 - 0.99**10)
 glue_values("ch6", live_different=different_live, recorded_different=different_recorded)
 expect(
-    "It gains here, and not in the recorded runs",
+    "In the recorded runs, of other data, steps and rates",
     gain["size_low"] > 0 and different_live < different_recorded,
     low=gain["size_low"],
 )
@@ -705,7 +705,7 @@ expect(
 # contain {glue:text}`ch6_live_md:.2f` (expected: {glue:text}`ch6_live_md_exact:.2f`). Cohorts of Algorithm 2 contain nearly all classes in the second half,
 # {glue:text}`ch6_live_2:.1f`. Only the schemes that know who is similar end far above MD: Algorithm 2 by
 # {glue:text}`ch6_live_similarity:.0f` points ({glue:text}`ch6_live_similarity_low:.0f` to {glue:text}`ch6_live_similarity_high:.0f`), the target by
-# {glue:text}`ch6_live_target:.0f`. Algorithm 1 gains far less, {glue:text}`ch6_live_size:.0f` points ({glue:text}`ch6_live_size_low:.0f` to {glue:text}`ch6_live_size_high:.0f`). It gains here, and not in the recorded runs, because these are fewer clients: ten draws of MD choose
+# {glue:text}`ch6_live_target:.0f`. Algorithm 1 gains far less, {glue:text}`ch6_live_size:.0f` points ({glue:text}`ch6_live_size_low:.0f` to {glue:text}`ch6_live_size_high:.0f`). In the recorded runs, of other data, steps and rates, no gain shows. One likely reason is that these are fewer clients: ten draws of MD choose
 # {glue:text}`ch6_live_different:.1f` different ones of {glue:text}`ch6_live_clients` on average, but {glue:text}`ch6_recorded_different:.1f` of 100.
 #
 # (does-it-help-on-colour-images)=
@@ -761,7 +761,7 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # ```{admonition} As coded: create_model, plots_appendix, Fig_CIFAR10
 # :class: as-coded
 # In the authors' code a fifth of the units is dropped, the third convolution has no ReLU, and dropout is also on in evaluations. The captions give the learning rate
-# 0.1 to concentration 10 and 0.05 to the smaller ones. The code plots 0.1 for concentration 0.001, and 0.05 for the others. For
+# 0.1 to concentration 10 and 0.05 to the smaller ones, except that of Fig. 8 and 9, which gives 0.1 to 10 local steps at concentration 0.01. The code plots 0.1 for concentration 0.001, and 0.05 for the others. For
 # Fig. 6 the caption says 0.05 and the code 0.01. Fig. 6 and 8 to 10 are of concentration 0.01 in their captions and in the script that draws them, and the list of all runs has them at 0.01,
 # too; two shorter lists, of what the figures need, have them at 0.1 only. The text has three slips: the bound is that of Theorem 2, not 4; Fig. 1 has 100 clients, not 10; the
 # raw curves of Fig. 8 are in Fig. 9, not 7.
@@ -777,7 +777,7 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # instead of 50,000, each class made of five kinds of things, 20 local steps and 100 rounds. On the superclasses the outcome is that of CIFAR-10: at concentration 0.01 Algorithm 2 ends {glue:text}`ch6_colour_2` nats below MD's training loss, and {glue:text}`ch6_colour_points` points of test
 # accuracy above MD; for Algorithm 1 five seeds leave it open, {glue:text}`ch6_colour_1` nats; at concentration 10 no difference shows.
 #
-# We chose the learning rates as the paper does: with MD sampling and one seed, the rate with the least training loss in the end (sweeps `clustered-mnist-rates`, `clustered-cifar10-short-rates` and `clustered-coarse10-rates`). On MNIST
+# We chose the learning rates by the paper's criterion, though with fewer trials: with MD sampling and one seed, the rate with the least training loss in the end (sweeps `clustered-mnist-rates`, `clustered-cifar10-short-rates` and `clustered-coarse10-rates`). On MNIST
 # the largest rate that the paper tries, 0.1, is best in each setting; a larger rate might be better still. On CIFAR-10 and on the superclasses we tried the two largest rates of the paper, on CIFAR-10 at
 # concentration 0.01, on the superclasses at 0.01 and 10. Each time 0.1 is best, too. On CIFAR-10 it serves all four concentrations; where clients are most heterogeneous it may be too large, and the paper prints 0.05 there.
 # ```
@@ -791,12 +791,13 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # - "in none of the experimental settings considered for this paper clustered sampling underperformed".
 # ```
 #
-# What do CIFAR-10 and MNIST say to each sentence? On both, Algorithm 2 gains more on more heterogeneous clients, and it saves rounds. Algorithm 1 shows no gain that we can rely on. The fewer participants, the more Algorithm 2 gains on CIFAR-10, as in the paper; on MNIST few participants do not gain most.
+# What do CIFAR-10 and MNIST say to each sentence? On both, Algorithm 2 gains more on more heterogeneous clients, and it saves rounds. Algorithm 1 shows no gain that we can rely on. The fewer participants, the more Algorithm 2 gains in training loss on CIFAR-10, as in the paper, but not in accuracy; on MNIST few participants do not gain most.
+# Corrected for all twenty comparisons on MNIST by Holm's method, no single difference there remains, of either algorithm. What speaks for Algorithm 2 is that eight of its eleven intervals lie above zero and none below, while of Algorithm 1's nine one lies on each side.
 #
 # ```{glue:figure} figure_ch6_gains
 # :name: fig-ch6-gains
 # :figclass: wide
-# :alt: Five panels with the training loss of Algorithm 1 and Algorithm 2 below MD's in nats, with 95 % intervals and a line at zero named MD = 0: by concentration and by participants on CIFAR-10, then on MNIST by concentration, by participants, and by local steps. Algorithm 2's gain grows with skew; that of Algorithm 1 stays near zero.
+# :alt: Five panels with the training loss of Algorithm 1 and Algorithm 2 below MD's in nats, with 95 % intervals and a line at zero named MD = 0: by concentration and by participants on CIFAR-10, then on MNIST by concentration, by participants, and by local steps. Algorithm 2's gain grows with skew; most intervals of Algorithm 1 contain zero.
 #
 # How far the losses at which Algorithm 1 and Algorithm 2 end lie below MD's (higher is better): means and 95 % intervals over five seeds. From left to right: on CIFAR-10, at the reduced length, by concentration and, at concentration 0.01, by
 # participants; on MNIST by concentration and, at concentration 0.01, by participants and by local steps.
@@ -815,10 +816,11 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # - **"Smoother":** a *jump* is again the mean absolute change from one evaluation to the next in the second half of a run. Over all concentrations, the jumps of the loss are
 #   {glue:text}`ch6_cifar_calm` % smaller with Algorithm 2 on CIFAR-10 and {glue:text}`ch6_grey_calm` % on MNIST. The jumps of the accuracy under the {term}`client marginals` are {glue:text}`ch6_grey_calm_accuracy` % smaller with Algorithm 2 on MNIST; on CIFAR-10 the intervals contain zero. With Algorithm 1 five seeds leave open whether the jumps of the loss are
 #   smaller or larger: they change by {glue:text}`ch6_cifar_calm_sizes` % on CIFAR-10 and by {glue:text}`ch6_grey_calm_sizes` % on MNIST.
-# - **"For any amount":** on CIFAR-10 Algorithm 2 ends {glue:text}`ch6_cifar_similar_m5`, {glue:text}`ch6_cifar_similar_m10` and {glue:text}`ch6_cifar_similar_m20` nats below MD with five, ten and twenty participants, while five seeds leave Algorithm 1 open each time. The fewer take part, the more Algorithm 2 gains there, as in the paper's figure: along a line fitted in the logarithm of their number its gain grows by {glue:text}`ch6_cifar_fewer` nats from twenty to five. On MNIST with ten and with twenty participants Algorithm 2 ends below MD; with five its mean does, but the interval contains zero, and Algorithm 1 ends {glue:text}`ch6_grey_few` nats *behind* MD. The paper's figure shows the largest gain with the fewest participants, which the runs on MNIST do not show.
+# - **"For any amount":** on CIFAR-10 Algorithm 2 ends {glue:text}`ch6_cifar_similar_m5`, {glue:text}`ch6_cifar_similar_m10` and {glue:text}`ch6_cifar_similar_m20` nats below MD with five, ten and twenty participants, while five seeds leave Algorithm 1 open each time. The fewer take part, the more Algorithm 2 gains there, as in the paper's figure: along a line fitted in the logarithm of their number its gain grows by {glue:text}`ch6_cifar_fewer` nats from twenty to five. This is so in training loss, where MD with five participants ends above a guess. In test accuracy Algorithm 2 gains less with five participants than with ten, by {glue:text}`ch6_cifar_points_fewer` points, and from twenty to five no trend shows, {glue:text}`ch6_cifar_points_grown`. On MNIST with ten and with twenty participants Algorithm 2 ends below MD; with five its mean does, but the interval contains zero, and Algorithm 1 ends {glue:text}`ch6_grey_few` nats *behind* MD. The paper's figure shows the largest gain with the fewest participants, which the runs on MNIST do not show.
 # - **"In none":** on CIFAR-10 no interval in the settings that are recorded lies wholly behind MD. In the paper's settings on MNIST the only one that does is that of Algorithm 1 with five participants. It is one of twenty comparisons, too, so it may be chance.
 #
-# And are all three schemes faster with more participants, as the paper says? On CIFAR-10 they are: of all rounds, the share that is left when a run is down to the loss at which the run with five participants ends grows from five to twenty by {glue:text}`ch6_cifar_faster_md` % with MD, {glue:text}`ch6_cifar_faster_sizes` % with Algorithm 1 and {glue:text}`ch6_cifar_faster_similar` % with Algorithm 2.
+# And are all three schemes faster with more participants, as the paper says? On CIFAR-10 the runs with twenty participants come down earlier to the loss at which those with five end: the share of rounds that is then left grows from five to twenty by {glue:text}`ch6_cifar_faster_md` % with MD, {glue:text}`ch6_cifar_faster_sizes` % with Algorithm 1 and {glue:text}`ch6_cifar_faster_similar` % with Algorithm 2.
+# But in {glue:text}`ch6_cifar_guesses_of_few` runs that loss is above a guess, so this says mostly that five participants hardly learn in 100 short rounds, and the ledger calls the claim undecided.
 #
 # Two more changes are recorded on CIFAR-10, at concentration 0.01. The first is how similarity is measured (Fig. 6). With each measure Algorithm 2 ends below MD's training loss: with the angle by the {glue:text}`ch6_cifar_similar_001` nats above,
 # with L2 by {glue:text}`ch6_cifar_L2` and with L1 by {glue:text}`ch6_cifar_L1`. The paper finds the three alike. Angle and L2 are, within 0.03 nats; whether L1 is as near to them, five seeds leave open.
@@ -891,8 +893,15 @@ expect("on MNIST few participants do not gain most", holds["fewest"])
 expect("with five, ten and twenty participants, while", holds_reduced["amount"])
 expect("while five seeds leave Algorithm 1 open each time", holds_reduced["amount by size"])
 expect("The fewer take part, the more Algorithm 2 gains there", holds_reduced["fewer"])
-expect("The fewer participants, the more Algorithm 2 gains on CIFAR-10", holds_reduced["fewer"])
-expect("On CIFAR-10 they are: of all rounds", holds_reduced["faster"])
+expect(
+    "The fewer participants, the more Algorithm 2 gains in training loss", holds_reduced["fewer"]
+)
+expect("five participants ends above a guess", holds_reduced["fewer points"])
+expect("no single difference there remains", holds["corrected"])
+expect("eight of its eleven intervals lie above zero", holds["above"])
+expect("no gain in accuracy of Algorithm 1 remains", holds["no accuracy"])
+expect("come down earlier to the loss at which those with five end", holds_reduced["faster"])
+expect("so this says mostly that five participants hardly learn", holds_reduced["guesses of few"])
 expect("no interval in the settings that are recorded lies wholly behind", holds_reduced["behind"])
 expect("both algorithms end within 0.03 nats of MD", holds["close"] and holds_reduced["even"])
 expect(
@@ -926,7 +935,7 @@ glue_figure("figure_ch6_fig9", clustered_figures.figure_9())
 
 # %% [markdown]
 # `````{dropdown} The paper's Figures 2 and 6 to 10: all curves
-# In the paper's Fig. 2, 6, 8 and 10, and in ours, a *smoothed* loss is a rolling mean: over 50 of 1,000 rounds in the paper, over a fifth of the rounds in our runs on MNIST, and over two evaluations, which are ten rounds apart until the last fifth, on CIFAR-10. A rolling mean shows the trend of a loss that jumps, but it hides
+# In the paper's Fig. 2, 6, 8 and 10, and in ours, a *smoothed* loss is a rolling mean: over 50 of 1,000 rounds in the paper, over a fifth of the rounds in our runs on MNIST, and over the evaluations of 20 rounds on CIFAR-10, which are ten rounds apart and closer together in the last fifth. A rolling mean shows the trend of a loss that jumps, but it hides
 # the jumps and lags by half its length, so the paper's Fig. 7 and 9 show the values as measured. All curves are of MD sampling, Algorithm 1 and Algorithm 2, and the accuracy is that under the {term}`client marginals`.
 #
 # ```{glue:figure} figure_ch6_fig2
@@ -1011,7 +1020,7 @@ expect("at concentration 10 no difference shows.", holds["even"])
 # %% [markdown]
 # The paper itself measures a third accuracy, neither that on the global test set nor that under the client marginals. Every client has *test examples of its own*, a fifth of its training size, under its own class
 # shares, and counts with its size. A class that nobody holds is not tested. Here it is recorded on MNIST, for the final
-# model only. The folded table cannot show a lead in this accuracy, because there is one evaluation for each run and the schemes' intervals are wide.
+# model only. The intervals of the folded table are those of each scheme alone. Paired by seed, two of the sixteen differences to MD exclude zero, one on each side, as chance may give it.
 #
 # ````{dropdown} How the clients' test sets are drawn
 # ```{literalinclude} ../../companion/runs/local_tests.py
@@ -1022,6 +1031,9 @@ expect("at concentration 10 no difference shows.", holds["even"])
 
 # %% tags=["remove-input"]
 own_tests = clustered_figures.local_tests()
+leads = clustered_figures.local_leads()
+ahead, behind = sum(low > 0 for _, low, _ in leads), sum(high < 0 for *_, high in leads)
+expect("exclude zero, one on each side", (len(leads), ahead, behind) == (16, 1, 1))
 fold_table(
     "Accuracy of the final models on the clients' own test sets, in the settings of the paper's Fig. 7 and 9 (%, 95 % intervals from five seeds)",
     own_tests,
@@ -1034,7 +1046,7 @@ fold_table(
 #
 # Each claim about the paper's Fig. 2 and 6 to 10 is judged by the paper's own sentence. A verdict needs runs on CIFAR-10; where the paper claims only an order or a trend, our shorter runs suffice; "close" is judged at their length, too, and may be otherwise at the paper's. Of the six claims on Fig. 2, "faster convergence" at every concentration differs, because at 10 nothing is saved; the other
 # five are undecided. They speak of clustered sampling, so that a verdict needs both algorithms: for Algorithm 2 alone most intervals exclude zero, but with five seeds those of Algorithm 1 are too wide. The two claims on Fig. 6, the three on FedProx and the one that every number of participants gains are undecided, too: whether Algorithm 1 gains anything is open in all three,
-# and so is whether L1 is as near as the other measures, whether Algorithm 2 gets smoother, and whether a smaller $\mu$ is as good. The claim that more participants make all schemes faster agrees. For claims that lack runs on CIFAR-10 the folded table and the {doc}`ledger </ledger>` show
+# and so is whether L1 is as near as the other measures, whether Algorithm 2 gets smoother, and whether a smaller $\mu$ is as good. Undecided, too, is that more participants make all schemes faster. For claims that lack runs on CIFAR-10 the folded table and the {doc}`ledger </ledger>` show
 # the verdict on the first substitute that is recorded:
 
 # %% tags=["remove-input"]
@@ -1113,6 +1125,8 @@ glue_values(
     "ch6",
     sent_seeds=sent.seeds,
     sent_gain=statistics.format_interval(*sent.gains[quantised]),
+    sent_gain_plain=statistics.format_interval(*sent.gains["as it is"]),
+    sent_shrinks=statistics.format_interval(*sent.lost_leads[quantised]),
     sent_gain_weak=statistics.format_interval(*sent.gains[weak]),
     sent_cost=statistics.format_interval(*sent.costs[quantised, by_updates_]),
     sent_digits=sent.digits["as it is", by_updates_],
@@ -1126,6 +1140,10 @@ expect("take about a fifteenth of the bytes on their way up", 14 < fewer < 16, t
 cost = sent.costs[quantised, by_updates_]
 expect("Algorithm 2 still ends above MD sampling", sent.gains[quantised].low > 0)
 expect("five seeds leave open whether it costs anything", cost.low < 0 < cost.high)
+expect(
+    "They also leave open whether its lead over MD",
+    sent.lost_leads[quantised].low < 0 < sent.lost_leads[quantised].high,
+)
 expect("its cohorts contain fewer digits", digits_2[1] < digits_2[0], digits=digits_2)
 expect("With weak noise Algorithm 2 also stays above MD sampling", sent.gains[weak].low > 0)
 expect("this noise protects nobody", weak_epsilon > 10_000, epsilon=weak_epsilon)
@@ -1136,7 +1154,7 @@ expect("So are the designs of FedSTaS", methods.secure("fedstas") == "no")
 
 # %% [markdown]
 # **Compression works.** Updates of two bits a number take about a fifteenth of the bytes on their way up; the server still sends the whole model down. Algorithm 2 still ends above MD sampling, by {glue:text}`ch6_sent_gain` points. Because the rounding hides a part of the similarity,
-# its cohorts contain fewer digits: {glue:text}`ch6_sent_digits_2:.1f` instead of {glue:text}`ch6_sent_digits:.1f`. The rounding costs Algorithm 2 {glue:text}`ch6_sent_cost` points, so five seeds leave open whether it costs anything.
+# its cohorts contain fewer digits: {glue:text}`ch6_sent_digits_2:.1f` instead of {glue:text}`ch6_sent_digits:.1f`. The rounding costs Algorithm 2 {glue:text}`ch6_sent_cost` points, so five seeds leave open whether it costs anything. They also leave open whether its lead over MD, {glue:text}`ch6_sent_gain_plain` points without rounding, shrinks: the difference is {glue:text}`ch6_sent_shrinks`.
 #
 # **Weak noise works, but protects nobody.** With weak noise Algorithm 2 also stays above MD sampling, by {glue:text}`ch6_sent_gain_weak` points. But this noise protects nobody: a single message has
 # $\varepsilon$ = {glue:text}`ch6_sent_weak:,.0f` at $\delta = 10^{-5}$, by the analytic Gaussian mechanism, and every further round adds to it. With strong noise a message has $\varepsilon$ = {glue:text}`ch6_sent_strong:.0f`, which is still little
@@ -1146,7 +1164,7 @@ expect("So are the designs of FedSTaS", methods.secure("fedstas") == "no")
 #
 # ```{admonition} Verdict on "readily compatible": holds for Algorithm 1, in part for Algorithm 2
 # :class: verdict
-# Clustering by size looks at no update, so it is compatible with all three. Clustering by updates is compatible with compression, but not with secure aggregation. The {doc}`ledger </ledger>` has four rows
+# Clustering by size looks at no update, so it is compatible with all three; we ran it with masks. Clustering by updates is compatible with compression, and with noise that is too weak to protect anybody; with noise that protects we did not run it, and secure aggregation excludes it. The {doc}`ledger </ledger>` has four rows
 # on this sentence, `clustered-7-compatible` and three on the recorded runs.
 # ```
 #
@@ -1283,7 +1301,7 @@ table(ch06.variance_table(V, classes_by_scheme, full))
 # - The idea is right, and the paper's figures draw it correctly. The printed lines are wrong, and the paper does not say how ties are broken.
 # - Here, rows made from the last updates remove nearly as much variance as rows made from the labels.
 # - Over whole runs, too, similarity helps where clients are heterogeneous: Algorithm 2 ends {glue:text}`ch6_gain_similarity:.1f` points above MD with one digit per client, and {glue:text}`ch6_cifar_points` on CIFAR-10 at concentration 0.01, in short runs. Where clients are nearly alike it
-#   gains nothing, and in the recorded runs no gain in accuracy shows for Algorithm 1.
+#   gains nothing. In the recorded runs on images no gain in accuracy of Algorithm 1 remains after a correction for the number of comparisons.
 # - Rows from sizes do not depend on updates, so compression, noise and masks leave them as they are. Rows from updates need to see single updates, so secure aggregation rules them out.
 # - A row is a stratum of mass $1/m$. Clustered sampling splits clients to keep the weights equal; stratification rounds the number of draws and
 #   corrects the weights.

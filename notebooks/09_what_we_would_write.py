@@ -72,7 +72,7 @@ plots.set_page_style()
 #
 # With least-variance strata (last panel) every draw stands for a few similar clients, and every client belongs to exactly one draw. The other two designs lie in
 # between: {cite:t}`fraboni2021clustered`'s clustered sampling splits some clients between two draws, and strata made by k-means give most draws to one large group.
-# What this page calls *k-means strata* is the {term}`corrected FedSTaS` (`fedstas-unbiased`): it clusters gradients by k-means, shares the draws out over the clusters, and weights the updates so that the round is unbiased.
+# In comparisons over whole rounds and runs, *k-means strata* on this page are those of the {term}`corrected FedSTaS` (`fedstas-unbiased`): it clusters gradients by k-means, shares the draws out over the clusters, and weights the updates so that the round is unbiased.
 # Here it has three strata for six draws. Where it has as many strata as draws, each stratum has one draw, however much data it holds.
 #
 # ## What do six clients show?

@@ -146,7 +146,7 @@ assert inside(pair_weights(five, np.array(u5)), [0] * 5) / 3 == md5
 # %% [markdown]
 # ## When is it never worse than MD?
 #
-# The variance is at most MD's wherever the search for strata comes to rest. The search is the one of the main page: it moves single clients and swaps pairs.
+# For the vectors by which the strata were cut, and without the noise of local training, the variance is at most MD's wherever the search for strata comes to rest. What noise and other vectors cost, {prf:ref}`wwi-prp-noise` and {prf:ref}`wwi-prp-features` say. The search is the one of the main page: it moves single clients and swaps pairs.
 
 
 # %% [markdown]
@@ -416,7 +416,7 @@ table(ch09.tabulate_gaps(gaps))
 #
 # ## Does it converge?
 #
-# Training converges at least as fast as is guaranteed to every unbiased design; the strata change the constant.
+# Training converges at the rate $1/t$, as {prf:ref}`thm-ch4f-rate` guarantees it to every unbiased design; the strata change the constants. They lower $V_*$ where they separate the gradients at the optimum, and they raise $\Lambda$ where a stratum weighs more than $1/m$.
 #
 # ```{prf:theorem} Theorem 2′, convergence
 # :label: wwi-thm-convergence
@@ -462,7 +462,7 @@ table(ch09.tabulate_gaps(gaps))
 # ```
 #
 # The error of the start falls like $1/t^2$. The error that remains falls like $1/t$ and has the factor $V_*$, which the strata make small. Heavy strata cost step size, through
-# $\Lambda$. Noise of variance $\tau_k^2$ adds $\frac12 \sum_k \omega_k W_h \tau_k^2$ to $V_*$. For $E > 1$ and decreasing steps,
+# $\Lambda$. Noise that gives an update the variance $\tau_k^2$ adds $\frac12 \sum_k \omega_k W_h \tau_k^2/\eta_t^2$ to $V_*$, where $\tau_k^2/\eta_t^2$ is the variance of the gradient. For $E > 1$ and decreasing steps,
 # {cite:t}`li2020convergence` prove $O(1/T)$ for unbiased schemes under bounded gradients.
 #
 # As a check, here are five quadratics, whose exact errors $\mathbb E\|\boldsymbol w_t - \boldsymbol w^*\|^2$ follow from the moments of all cohorts:
@@ -604,11 +604,10 @@ for gamma, labels in product((0.02, 0.125), ([0, 0, 1, 1, 1], [0, 1, 0, 1, 0])):
 #   due to {cite:t}`sahni1976pcomplete`. Anticlustering {cite:p}`papenberg2021using` is the opposite problem: it maximises the same sum.
 # - **Strata for stochastic gradients** are used by {cite:t}`zhao2014accelerating` for examples of a minibatch and by {cite:t}`yi2024cohort` for cohorts of clients.
 #
-# Four statements we found nowhere. We claim them as new until somebody shows us otherwise:
+# Three statements we found nowhere. We claim them as new until somebody shows us otherwise; the variance as a sum over pairs, and one draw from each group, are not among them, since survey samplers know both.
 #
-# - If one client is drawn by size from each of $m$ strata, the variance of a federated round is *exactly* a cut with weights $\omega_k\omega_l$ ({prf:ref}`wwi-thm-cut`).
+# - If one client is drawn by size from each of $m$ strata, the variance of a federated round is *exactly* a cut with weights $\omega_k\omega_l$, so that strata can be searched as cuts of a graph ({prf:ref}`wwi-thm-cut`).
 # - The angular cut with draws by norm is the best of all $m$ independent draws of one client each ({prf:ref}`wwi-thm-best`).
-# - No allocation is needed then, because every stratum has one draw.
 # - Features that are not the updates cost no more than a bound ({prf:ref}`wwi-prp-features`), and {prf:ref}`wwi-prp-sketch` says what a sketch adds to it.
 #
 # ```{provenance} How the live numbers were made

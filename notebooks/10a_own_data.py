@@ -14,7 +14,7 @@
 # # Use it on your own data
 #
 # ```{at-a-glance}
-# :needs: a clone of the repository, installed by `make` or by `pip install -e .`
+# :needs: a clone of the repository, installed by make or by pip install -e .
 # ```
 #
 # You have data, a network, or an idea of whom to ask. Each of them is one short file, and an option of the command names the file. Copy four

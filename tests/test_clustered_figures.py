@@ -107,7 +107,7 @@ def test_a_figure_has_the_papers_panels(number, recorded_folder, monkeypatch):
     if number in (7, 9):  # narrow panels: the setting, and what the axis shows
         titles = [title.replace(", ", "\n") for title in titles]
         labels = [shown[k].rpartition("\n")[2] for k in recorded_places]
-        assert labels == ["clients' shares (%)", "training loss (nats)"] * 2
+        assert labels == ["accuracy, client shares (%)", "training loss (nats)"] * 2
         shown = [text[: len(title)] for text, title in zip(shown, titles, strict=True)]
     assert shown == titles
     assert figure.get_suptitle() == "MNIST"
@@ -180,7 +180,7 @@ def test_a_panel_is_of_the_first_data_set_on_which_it_is_recorded(
     assert titles[1:3] == ["MNIST: 500 local steps, m = 10", "CIFAR-10: 20 local steps, m = 5"]
     assert titles[::3] == [BY_WORK[0], BY_WORK[3]]  # recorded on neither
     narrow = figures.figure_9().axes[4].get_title()
-    assert narrow == "CIFAR-10\n20 local steps\nm = 5\nclients' shares (%)"
+    assert narrow == "CIFAR-10\n20 local steps\nm = 5\naccuracy, client shares (%)"
 
 
 def test_figure_5_has_every_clients_shares_and_every_classs_examples():

@@ -248,7 +248,8 @@ def test_claims_on_cifar100_are_judged_with_a_network_of_ours_and_say_what_it_le
     runs = pd.concat([place.runs(*figures.METHODS) for place in partitions])
     assert set(runs["partition"]) == {"dirichlet", "dirichlet_fixed_size"}
     best = runs[["client_accuracy", "test_accuracy"]].to_numpy().max()
-    assert unnamed["note"].str.contains(f"above {100 * best:.1f} % in no round").all()
+    bounds = unnamed["note"].str.extract(r"above ([\d.]+) % in no round")[0].astype(float)
+    assert (bounds >= 100 * best).all() and (bounds < 100 * best + 0.1).all()  # rounded up
 
 
 def test_what_lies_in_the_data_folder_changes_no_row(claims, tmp_path, monkeypatch):
@@ -275,7 +276,7 @@ def test_rows_of_one_fact_have_one_verdict_and_about_fifteen_facts_are_core(clai
         assert len(rows) > 1, f"only {list(rows['id'])} states {fact}"
         assert rows["verdict"].replace(same).nunique() == 1, f"{fact}: {dict(rows['verdict'])}"
     faster = claims[claims["fact"] == "fedstas-faster"]
-    assert len(faster) == 3 and claims["fact"].eq("dp-over-fedsts").sum() == 2
+    assert len(faster) == 3 and not claims["fact"].eq("dp-over-fedsts").any()
     core = claims[claims["core"]]
     assert 12 <= len(core) <= 18 and core["fact"].fillna(core["id"]).is_unique
     assert set(core["paper"]) == {"preprint", "journal", "clustered", "slides"}
@@ -426,24 +427,23 @@ def test_an_order_agrees_on_its_side_of_zero_only(replace_runs):
 
 def test_a_gain_agrees_if_there_is_one_and_a_pair_may_show_it(replace_runs):
     claim = Claim(**FIELDS | {"kind": "figure", "printed": "20 %"})
-    other = [0.50, 0.60, 0.55, 0.52, 0.58]
-    for gains, verdict in (
-        ([1.195, 1.20, 1.205, 1.20, 1.20], "agrees"),
-        ([1.09, 1.10, 1.11, 1.10, 1.10], "differs"),
-        (
-            [0.8, 1.6, 0.9, 1.1, 1.2],
-            "undecided",
-        ),  # 20 % is within the prediction interval of one more pair of runs, but no gain is seen
+    wide, narrow = [0.50, 0.60, 0.55, 0.52, 0.58], [0.55, 0.551, 0.549, 0.55, 0.55]
+    for other, gains, verdict in (
+        (narrow, [1.199, 1.20, 1.201, 1.20, 1.20], "agrees"),
+        (narrow, [1.09, 1.10, 1.11, 1.10, 1.10], "differs"),
+        # One more pair of separate runs may show 20 %; but the mean gain is too small to matter, or none is seen.
+        (wide, [1.001, 0.999, 1.0, 1.001, 0.999], "differs"),
+        (wide, [0.8, 1.6, 0.9, 1.1, 1.2], "undecided"),
     ):
         better = [v * g for v, g in zip(other, gains, strict=True)]
         replace_runs(make_runs({"fedstas": better, "fedsts": other}))
         evidence = figures.mnist_gain(claim)
         assert evidence.verdict == verdict
-    assert evidence.low < 20 < evidence.high
+        assert (evidence.low < 20 < evidence.high) is (other is wide or verdict == "agrees")
 
 
 def test_a_claim_has_a_verdict_as_coded_where_that_is_recorded(replace_runs):
-    low = [0.50, 0.60, 0.55, 0.52, 0.58]
+    low = [0.55, 0.551, 0.549, 0.55, 0.55]
     high = [v * g for v, g in zip(low, (1.179, 1.18, 1.181, 1.18, 1.18), strict=True)]
     deciders = (figures.mnist_order, figures.by_round_40, sentences.keeps_most, figures.mnist_gain)
     written = {"fedsts": high, "fedstas": low, "fedstas-dp": low}
@@ -455,6 +455,9 @@ def test_a_claim_has_a_verdict_as_coded_where_that_is_recorded(replace_runs):
     for evidence in (f(gain) for f in deciders):
         assert (evidence.verdict, evidence.coded) == ("differs", "agrees")
         assert "As coded: " in evidence.note
+    scattered = [0.50, 0.60, 0.55, 0.52, 0.58]
+    names = [f"{m}{suffix}" for m in written for suffix in ("", "-authors-dec")]
+    replace_runs(make_runs(dict.fromkeys(names, scattered)))
     levels = (figures.mnist_fedstas(LEVEL), figures.begins_at(LEVEL))  # 56 %
     assert {evidence.coded for evidence in levels} == {"undecided"}
 

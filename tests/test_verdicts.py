@@ -606,7 +606,12 @@ CASES = {
             "differs, both algorithms but not md": ({"md": 90}, (90, 70, 40)),
             "undecided": ({}, (90, 70, 40), (60, 70, 80)),
         }
-    ),
+    )
+    | {
+        "undecided, down to losses above a guess": World(
+            final_loss=dict.fromkeys(("md", *BOTH_ALGORITHMS), 2.4)
+        )
+    },
     "experiments_cifar10.by_size_in_figure_6": worlds_of_lower_loss("clustered-size"),
     "experiments_cifar10.best_prox": worlds_by_prox(
         {

@@ -79,22 +79,19 @@ def tabulate_setting(
     """
     alpha = Fraction(privacy.truth_probability(epsilon, size_cap)).limit_denominator(10**4)
     low, high = theory.busiest_bounds(rounds, m, clients)
-    average, busiest = rounds * m / clients, round((low + high) / 2)
+    average = rounds * m / clients
     attack = theory.mode_attack(size_cap, alpha, rounds)
     reports = {
-        "1, remembered": 1,
-        f"{average:.1f}, average client": average,
-        f"{low:.1f} to {high:.1f}, busiest": busiest,
-        f"{rounds}, as coded": rounds,
+        "1, remembered": (1, 1),
+        f"{average:.1f}, average client": (average, average),
+        f"{low:.1f} to {high:.1f}, busiest": (low, high),
+        f"{rounds}, as coded": (rounds, rounds),
     }
-    rows = [
-        (
-            name,
-            f"{count * epsilon:.1f}",
-            f"{100 * float(attack[round(count)]):.2f} % ({round(count)})",
-        )
-        for name, count in reports.items()
-    ]
+    rows = []
+    for name, (fewest, most) in reports.items():
+        total = " to ".join(dict.fromkeys(f"{count * epsilon:.1f}" for count in (fewest, most)))
+        count = round((fewest + most) / 2)
+        rows.append((name, total, f"{100 * float(attack[count]):.2f} % ({count})"))
     return pd.DataFrame(rows, columns=["reports", "total ε", "size is read off (after reports)"])
 
 

@@ -576,7 +576,7 @@ def draw_cifar100(panels: dict[str, pd.DataFrame], printed: dict[str, float]) ->
         ax.set(xlabel="round", ylabel="")
         for value in printed.values():
             ax.axhline(value, color="black", lw=1, ls=":")
-    first.set_ylabel("global test set (%)")
+    first.set_ylabel("test accuracy (%)")
     plots.annotate(first, 110, 25, "printed, three methods", "black", 0, ha="center")
     plots.annotate(first, 110, 2.5, "all five", "black", 0, 4, ha="center")
     best = 100 * list(panels.values())[-1].groupby("method")[GLOBAL].max()["md"]
@@ -1007,7 +1007,7 @@ def draw_privacy(by_variant: pd.DataFrame) -> Figure:
     figure = plots.panels(draw, parts, height=2.4, columns=2, sharey=True)
     for ax in figure.axes:
         ax.set_xlabel("ε of a report: more privacy to the right")
-    figure.axes[0].set_ylabel("global test set (%)")
+    figure.axes[0].set_ylabel("test accuracy (%)")
     return figure
 
 
@@ -1114,7 +1114,7 @@ def draw_live_runs(ends: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.9))
     styles = {m: plots.method_style(m) for m in ends.columns}
     styles = {m: style._replace(marker="o", label=METHOD_NAMES[m]) for m, style in styles.items()}
-    axis = {"xlabel": "seed", "ylabel": "global test set (%)", "xticks": list(ends.index)}
+    axis = {"xlabel": "seed", "ylabel": "test accuracy (%)", "xticks": list(ends.index)}
     plots.curves(ax, {m: ends[m] for m in ends.columns}, styles, width=1.2, **axis)
     ax.margins(x=0.05)
     return figure

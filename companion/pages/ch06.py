@@ -303,6 +303,7 @@ class MessageResults(NamedTuple):
         table: a row for each message, as the page shows it.
         gains: by message, the points of Algorithm 2 above MD, with interval.
         costs: by message and scheme, the points below the same scheme's runs with updates as they are, with interval.
+        lost_leads: by message, by how many points Algorithm 2's lead on MD is below that with updates as they are.
         digits: by message and scheme, the mean distinct digits of a cohort in the last ten rounds.
         accuracy: by message and scheme, the final accuracy in %.
         bytes: by message, those that the participants of a round send, mean over the run.
@@ -312,6 +313,7 @@ class MessageResults(NamedTuple):
     table: pd.DataFrame
     gains: dict[str, statistics.Interval]
     costs: dict[tuple[str, str], statistics.Interval]
+    lost_leads: dict[str, statistics.Interval]
     digits: dict[tuple[str, str], float]
     accuracy: dict[tuple[str, str], float]
     bytes: dict[str, float]
@@ -331,15 +333,16 @@ def load_messages() -> MessageResults:
     digits = heads.assign(digits=pd.Series(counts)).groupby(keys)["digits"].mean().to_dict()
     last = frame[frame["round"] == frame["rounds"]]
     sent = (last["bytes_up"] / last["rounds"]).groupby(last["message"]).mean().to_dict()
-    gains, costs, accuracy, rows = {}, {}, {}, []
+    gains, costs, lost_leads, accuracy, rows = {}, {}, {}, {}, []
     for label, schemes in MESSAGE_ARMS.items():
         part = frame[frame["message"] == label]
         for scheme, mean in tables.summarise(part, "test_accuracy", LAST)["mean"].items():
             accuracy[label, scheme] = mean
-        for scheme in schemes:
-            lost = experiments_messages.cost_of_message(label, scheme)
-            costs[label, scheme] = statistics.mean_interval(lost)
+        lost = {m: experiments_messages.cost_of_message(label, m) for m in schemes}
+        costs |= {(label, m): statistics.mean_interval(points) for m, points in lost.items()}
         if {"md", "clustered-similarity"} <= {*schemes}:
+            lost_lead = statistics.paired_difference(lost["clustered-similarity"], lost["md"])
+            lost_leads[label] = lost_lead.interval
             gain = experiments_messages.gain_over_md(label)
             gains[label] = statistics.Interval(gain.mean, gain.low, gain.high)
         row = {"what is sent": label, "kB up a round": f"{sent[label] / 1000:,.0f}"}
@@ -352,8 +355,8 @@ def load_messages() -> MessageResults:
         known = digits.get((label, "clustered-similarity"))
         row["digits, Algorithm 2"] = "–" if known is None else f"{known:.1f}"
         rows.append(row)
-    seeds = int(frame.groupby(keys)["seed"].nunique().min())
-    return MessageResults(pd.DataFrame(rows), gains, costs, digits, accuracy, sent, seeds)
+    seeds, table = int(frame.groupby(keys)["seed"].nunique().min()), pd.DataFrame(rows)
+    return MessageResults(table, gains, costs, lost_leads, digits, accuracy, sent, seeds)
 
 
 def variance_table(

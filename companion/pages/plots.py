@@ -64,8 +64,8 @@ METRICS = {  # axis label, and what a recorded value is multiplied by
     "train_loss": ("training loss (cross-entropy, nats)", 1),
 }
 SHORT_METRICS = {  # where panels are narrow
-    "test_accuracy": "global test set (%)",
-    "client_accuracy": "clients' shares (%)",
+    "test_accuracy": "test accuracy (%)",
+    "client_accuracy": "accuracy, client shares (%)",
     "train_loss": "training loss (nats)",
 }
 MIN_SEEDS_FOR_BAND = 5  # with fewer, an interval says less than the runs themselves

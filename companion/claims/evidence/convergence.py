@@ -148,7 +148,7 @@ def theorem_2(
             )
     note = (
         "−O(ω²/m) − O(χ²/m) do not shrink with T, so the right side becomes negative. Without them, and for an "
-        "unbiased design with decreasing steps, E F(w_T) − F* = O(1/T)."
+        "unbiased design of fixed probabilities with decreasing steps, E F(w_T) − F* = O(1/T)."
     )
     return Evidence(
         judge_theory(all(holds)), rows[0]["right side / c"], note=note, table=pd.DataFrame(rows)

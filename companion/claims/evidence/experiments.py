@@ -523,8 +523,11 @@ def decide_gain(
             gains = 100 * (wide[a] / wide[b] - 1) if relative else wide[a] - wide[b]
             printed, tolerance = first_number(claim.printed), claim.tolerance or 0
             gain = judge_higher(gains, unit, comparisons=2)
-            # The paper prints one pair: it must lie where one more pair of ours would.
-            predict = statistics.prediction_interval
+
+            def predict(_, level: float = statistics.LEVEL) -> statistics.Interval:
+                """Return where the gain of one more pair lies: the paper prints one, of runs that share no draw."""
+                return statistics.gain_prediction_interval(wide[a], wide[b], relative, level)
+
             pair = judge_equal(gains, printed, unit, tolerance, predict, comparisons=2)
             verdict = combine_verdicts((gain.verdict, pair.verdict))
             why = (gain.why or pair.why) if verdict == UNDECIDED else ""
@@ -542,7 +545,7 @@ def decide_gain(
             words = f"Points of {better} above {worse}"
         return as_written.evidence(
             f"{words}, {as_written.seeds} paired runs, {setting}; the interval is "
-            f"for one more pair, that of the mean is {gain}.{as_written.why}{sentence_as_coded}",
+            f"for one more pair of separate runs, that of the mean gain is {gain}.{as_written.why}{sentence_as_coded}",
             readings_table((setting, *also), better, worse),
             verdict_as_coded,
         )

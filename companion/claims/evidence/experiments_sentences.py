@@ -402,7 +402,6 @@ def data_sets(claim: Claim) -> Evidence:
     printed="most",
     chapter="05_experiments#what-agrees-and-what-does-not",
     meaning="points that DP + FedSTaS is above FedSTS",
-    fact="dp-over-fedsts",
     core=True,
     order=380,
 )
@@ -450,7 +449,7 @@ def keeps_most(claim: Claim) -> Evidence:
     "two points.)",
     printed="limited",
     chapter="05_experiments#what-agrees-and-what-does-not",
-    meaning="points that privacy costs, in the worst of four readings",
+    meaning="points that privacy costs, in the worst of four readings at epsilon 3 and M = 100",
     tolerance=2,
     order=60,
 )

@@ -273,7 +273,7 @@ def lemma2(
         judge_theory(all(printed), all(condition)),
         f"clipped: {clipped:.4f} at m = {large} (limit {limit['clipped']:.4f}); "
         f"below the cap: {unclipped:.2e} = {unclipped * large:.4f}/m",
-        note="If ñ is guarded from below (else E is infinite wherever ñ can be 0), and no size exceeds M−1 or n*/n goes to 0. With "
+        note="If ñ is guarded from below (else E is infinite wherever ñ can be 0), fakes have the mean M/2, and no size exceeds M−1 or n*/m goes to 0. With "
         "no size above M−1 the error is O(1/m), for n* = qn and for requests that vanish, waver or take nearly all.",
         table=lemma2_table(),
     )
