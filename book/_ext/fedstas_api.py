@@ -228,7 +228,8 @@ class Page:
 
     def section(self, module: Module) -> nodes.section:
         """Return a module in full."""
-        first, _, rest = module.doc().partition("\n")
+        first, _, rest = module.doc().partition("\n\n")
+        first = " ".join(first.split())
         paper = PAPER.search(first)
         heading = PAPER.sub("", first).rstrip(". ")
         about = nodes.inline(

@@ -108,10 +108,10 @@ class Provenance(ChapterDirective):
             self.fields(rows),
             nodes.paragraph(
                 "",
-                "To record them again, in the folder runs (runs that are there are skipped, and by `arena` those in results, too; "
-                "the option `folder` names another folder; NAME is each setting in turn):"
+                "To record them again, in the folder runs (runs that are there are skipped, and by fedstas arena those in results, too; "
+                "the option --folder names another folder; NAME is each setting in turn):"
                 if "NAME" in commands
-                else "To record them again, in the folder runs (runs that are there are skipped; the option `folder` names another folder):",
+                else "To record them again, in the folder runs (runs that are there are skipped; the option --folder names another folder):",
             ),
             nodes.literal_block(commands, commands, language="bash"),
         ]
