@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from fedstas import __version__, config, methods, user_code
+from fedstas.client_sampling import has_flag
 from fedstas.errors import Diverged, InputError, Interrupted, check_choice, suggestion
 
 DESIGNS = "md,fedavg-unbiased,clustered-size,clustered-similarity,fedsts,fedstas-unbiased,fedstas-least-variance"
@@ -427,7 +428,7 @@ def variance(
 
 def _parse_compared(spec: str) -> methods.Method:
     """Return the method of a design that `variance` compares; `InputError` if a setting is one of training, which is
-    the same for all designs."""
+    the same for all designs, or if its server does more than add up weighted updates."""
     method, (_, settings) = methods.parse(spec), methods.split_spec(spec)
     of_designs = config.settings(method.clients) | config.settings(method.data)
     for key in settings:
@@ -436,6 +437,11 @@ def _parse_compared(spec: str) -> methods.Method:
                 f"{key} in --designs {spec.strip()!r} is of no use: all designs weight the same updates, so leave it "
                 "out, or set how clients train in --method"
             )
+    if has_flag(method.server, "remembers") or has_flag(method.server, "normalises"):
+        raise InputError(
+            f"the server of {spec.strip()!r} in --designs does more than add up weighted updates, which are compared here: "
+            "leave it out, or name a method with the same clients and another server"
+        )
     return method
 
 

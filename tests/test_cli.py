@@ -543,6 +543,8 @@ VARIANCE = ["variance", *SMALL.split()[1:], "--seeds", "1", "--draws", "50"]
         (["--designs", "md strata=3"], ["method md has no setting 'strata'"]),
         (["--designs", "md, md lr=0.1"], ["lr in --designs 'md lr=0.1' is of no use", "--method"]),
         (["--designs", "fedadam server_rate=0.1"], ["server_rate in --designs"]),
+        (["--designs", "md,fednova"], ["the server of 'fednova' in --designs does more"]),
+        (["--designs", "mifa,md"], ["the server of 'mifa' in --designs does more"]),
         (["--designs", "md,"], ["'' names no method"]),
         (["--designs", "md,away.py"], ["there is no file away.py"]),
         (

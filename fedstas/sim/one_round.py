@@ -212,12 +212,6 @@ def _check_not_pooled(method: Method) -> None:
         raise InputError(
             f"{method.name} pools all data, so a round of it has no cohort: leave it out"
         )
-    for flag in ("remembers", "normalises"):
-        if has_flag(method.server, flag):
-            raise InputError(
-                f"the server of {method.name} does more than add up weighted updates, which are compared here: leave it "
-                "out, or name a method with the same clients and another server"
-            )
 
 
 @simulation.limited_threads(1)
@@ -226,7 +220,8 @@ def errors(
 ) -> dict:
     """Estimate the error of one round of a design relative to full participation, over `draws` cohorts.
 
-    Every update is of the client's full data, whatever the method's data design. Each cohort is drawn from the same
+    The error is that of the weighted sum of the cohort's updates: what a server adds from earlier rounds (FedVARP, MIFA,
+    SCAFFOLD) or divides by (FedNova) is not in it. Every update is of the client's full data, whatever the method's data design. Each cohort is drawn from the same
     state of the design. `drop`: each draw is not answered with this probability, independently of the others (in
     `simulation.run` a client that is drawn twice answers for both draws or for neither).
 
