@@ -768,7 +768,7 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # ```
 # `````
 #
-# On CIFAR-10 we recorded the concentrations, the measures of similarity, FedProx, and five and twenty participants; of what the paper changes only the local steps are missing. Everything that the paper changes is recorded on a substitute, MNIST, with the paper's clients and local steps and 100 rounds. Where the runs on CIFAR-10 are missing, the verdict of the {doc}`ledger </ledger>` is `no-data`, and the substitute's
+# On CIFAR-10 we recorded the concentrations, the measures of similarity, FedProx, and five and twenty participants; of what the paper changes only the local steps lack runs. Everything that the paper changes is recorded on a substitute, MNIST, with the paper's clients and local steps and 100 rounds. Where the runs on CIFAR-10 are missing, the verdict of the {doc}`ledger </ledger>` is `no-data`, and the substitute's
 # verdict stands beside it.
 #
 # ```{dropdown} What is declared, what the substitutes are, and the learning rates
