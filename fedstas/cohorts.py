@@ -19,6 +19,7 @@ that the simulator would draw for the same seed and answers.
 import base64
 import copy
 import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Real
 from typing import Any
@@ -293,7 +294,7 @@ class Cohorts:
         sketch = self._view.sketch_vectors(vector, size)
         if (epsilon := getattr(design, "epsilon", None)) is None:
             return sketch
-        rng = np.random.default_rng()
+        rng = stream(secrets.randbelow(LARGEST_SEED), "a client's sketch")
         return privacy.noisy_sketch(sketch, design.clip, epsilon, design.delta, rng)
 
     def resize(

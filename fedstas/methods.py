@@ -663,12 +663,15 @@ def get(name: str, **overrides) -> Method:
     for key in overrides:
         if key not in allowed:
             raise InputError(f"method {name} has no setting {key!r}: it has {', '.join(allowed)}")
-    for part, value in ((k, v) for k, v in overrides.items() if k in PARTS and is_dataclass(v)):
-        if given := sorted({*settings_of(value)} & {*overrides}):
-            raise InputError(
-                f"{given[0]} and the {part} that it is a setting of are both given: set it in the {part}"
-            )
     entry = _load(name)
+    for part, value in ((k, v) for k, v in overrides.items() if k in PARTS and is_dataclass(v)):
+        own, others = settings_of(value), [getattr(entry, p) for p in PARTS if p != part]
+        elsewhere = {key for other in others if is_dataclass(other) for key in settings_of(other)}
+        for key in sorted({*own} & {*overrides} - {*PARTS} - elsewhere):
+            if overrides[key] != own[key]:
+                raise InputError(
+                    f"{key} and the {part} that it is a setting of are both given, and differ: set it in the {part}"
+                )
     base = _apply_switch(entry, overrides)  # to whose parts the other settings are applied
     local = with_settings(base.local, {k: v for k, v in overrides.items() if k in LOCAL})
     changes = {k: v for k, v in overrides.items() if k in settings and k not in LOCAL}

