@@ -388,7 +388,8 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         name: statistics.Interval(*table.loc[name, ["of a share", "low", "high"]].astype(float))
         for name in ("MD", *ALGORITHM.values())
     }
-    settings_tried = (*gains.values(), prox, *cohorts.values())
+    few_steps = loss_gains(CIFAR_SHORT, steps=min(steps_at_length(CIFAR_SHORT)))
+    settings_tried = (*gains.values(), prox, *cohorts.values(), few_steps)
     every_gain = [gain for by_name in settings_tried for gain in by_name.values()]
     every_gain += by_measure.values()
     alike = on_measures.__wrapped__(CIFAR_SHORT).table.set_index(["setting", "compared with"])
@@ -421,6 +422,8 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "fewer points": points_fewer.low > 0
         and points_grown.low < 0 < points_grown.high
         and losses_of_few(CIFAR_SHORT, "md").mean() > GUESS,
+        "few steps": few_steps["Algorithm 2"].low > 0 > few_steps["Algorithm 1"].low
+        and few_steps["Algorithm 1"].high > 0,
         "guesses of few": 0 < guesses_of_few < len(levels_of_few),
         "prox": prox["Algorithm 2"].low > 0 > prox["Algorithm 1"].low
         and prox["Algorithm 1"].high > 0,
@@ -440,6 +443,8 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     for m, gain in cohorts.items():
         nats |= {f"sizes_m{m}": gain["Algorithm 1"], f"similar_m{m}": gain["Algorithm 2"]}
     nats["fewer"] = fewer
+    nats["similar_few_steps"] = few_steps["Algorithm 2"]
+    nats["sizes_few_steps"] = few_steps["Algorithm 1"]
     keys = zip(("md", "sizes", "similar"), faster.values(), strict=True)
     percents = {f"faster_{key}": [100 * end for end in gain] for key, gain in keys}
     shares = {f"saved_{c:g}": saved["Algorithm 2"][c] for c in (0.1, 0.01)}
