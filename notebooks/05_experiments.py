@@ -930,7 +930,7 @@ display(
 # ## What agrees and what does not?
 #
 # (ch5-matters)=
-# A *level* is how high a method ends, and an *order* is which of two methods ends higher, or is faster. {glue:text}`ch5_levels_n` levels and {glue:text}`ch5_orders_n` orders could be checked both as written and as coded. As written, the levels are undecided or differ, and all of these orders differ. As coded, most orders agree, but these are not so many facts: all of those say that FedSTaS as coded, with or without privacy, is above FedSTS as coded, on the same seeds.
+# A *level* is how high a method ends, and an *order* is which of two methods ends higher, or is faster. {glue:text}`ch5_levels_n` levels and {glue:text}`ch5_orders_n` orders could be checked both as written and as coded. As written, the levels are undecided or differ, and all of these orders differ. As coded, most orders agree, but these are not so many facts: all of those rest on one difference, that FedSTaS as coded, with or without privacy, is above FedSTS as coded on the same seeds.
 # Two rules decide.
 #
 # - A *level* is compared with the prediction interval for one more run of ours. It *agrees* if the whole
@@ -982,6 +982,12 @@ glue_values(
 )
 expect("all of these orders differ", {*orders["written"]} == {"differs"})
 expect("the levels are undecided or differ", "agrees" not in ledger.level_verdicts()["written"])
+about_fedsts = [
+    "FedSTS" in claim.statement
+    for claim, evidence in ledger.decided.values()
+    if evidence.coded == "agrees"
+]
+expect("all of those rest on one difference", all(about_fedsts) and len(about_fedsts) > 4)
 expect("As coded, most orders agree", np.mean([word == "agrees" for word in orders["coded"]]) > 0.5)
 
 # %% [markdown]
@@ -1155,6 +1161,8 @@ spent = [tables.relative_cost(disjoint, "fedstas-dp", m)[1] for m in ("fedsts", 
 glue_values("ch5", privacy_seems=ch05.format_distance(seems))
 expect("privacy even seems to help", seems[1] > 0, points=seems[0])
 expect("as FedSTS does, with which it ties", max(map(abs, as_fedsts)) < 0.3 and spent[0] > 0.999)
+same = final(equal)[private_method] - final(equal)[exact_method]
+expect("With equal sizes it costs nothing", (same == 0).all(), most=same.abs().max())
 expect("nearly twenty points", -22 < both[0] < -16 and both[2] < 0, points=both[0])
 private = noisy[noisy["method"] == private_method]
 levels = final(private.assign(method=private["variant"])).mean()

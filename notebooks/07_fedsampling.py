@@ -502,7 +502,7 @@ def points_behind(sigma, arm):
 
 
 differences = points_behind(SPREADS[-1], "fedsampling")
-private_behind = points_behind(1.5, ch07.PRIVATE)
+private_behind = points_behind(fedsampling.USUAL_SIGMA, ch07.PRIVATE)
 expect("After equally many bytes it is", private_behind["bytes"].low > 0)
 expect("points behind fedavg on MNIST, and after equally", private_behind["examples"].low > 0)
 glue_values(

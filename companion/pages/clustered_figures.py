@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -33,6 +33,7 @@ from companion.claims.evidence.clustered_losses import (
     SKEWS,
     decide_trend,
     loss_below_md,
+    pair_with_algorithms,
     rolling_window,
     rounds_saved,
     shared_losses,
@@ -180,6 +181,8 @@ def local_work(data: Setting) -> dict[str, dict]:
     }
 
 
+# Fig. 7 and 9, at the paper's length, which is CIFAR's and MNIST's.
+LOCAL_TEST_SETTINGS = {**CONCENTRATIONS, **local_work(MNIST)}
 DATA = (CIFAR, CIFAR_SHORT, MNIST)  # of which a figure shows the first that is recorded
 # Metrics, each with whether its curves are smoothed.
 SMOOTH, LOSS = ("train_loss", True), ("train_loss", False)
@@ -580,23 +583,16 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     for name in ("6-never-worse", "fig-8-steps"):
         _, evidence = ledger.decide_by_id(f"clustered-{name}")
         verdicts[name] = evidence.substitute or evidence.verdict
-    changes = [
-        (change, method)
-        for change in CHANGES_IN_PAPER
-        for method in ALGORITHM
-        if method == "clustered-similarity" or "measure" not in change
-    ]
-    gains = {
-        name: [
-            statistics.paired_difference(loss_below_md(replace(MNIST, **change), method))
-            for change, method in changes
-            if ALGORITHM[method] == name
-        ]
-        for name in ALGORITHM.values()
-    }
+    changes = pair_with_algorithms(CHANGES_IN_PAPER)
+    gains: dict[str, list[statistics.PairedDifference]] = {name: [] for name in ALGORITHM.values()}
+    for change, method in changes:
+        below_md = loss_below_md(replace(MNIST, **change), method)
+        gains[ALGORITHM[method]].append(statistics.paired_difference(below_md))
     all_p = statistics.holm([gain.p for each in gains.values() for gain in each])
-    above = {name: sum(gain.low > 0 for gain in each) for name, each in gains.items()}
-    below = {name: sum(gain.high < 0 for gain in each) for name, each in gains.items()}
+    sides = [  # by algorithm: comparisons, and intervals above zero and below
+        (len(each), sum(gain.low > 0 for gain in each), sum(gain.high < 0 for gain in each))
+        for each in gains.values()
+    ]
     accuracy_p = [
         statistics.paired_difference(accuracy_above_md(replace(data, **change), method)).p
         for data in (MNIST, CIFAR_SHORT)
@@ -616,9 +612,7 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "chance": verdicts["6-never-worse"] == "undecided" and len(never_worse) == 20,
         "only": (never_worse["high"] < 0).sum() == 1,
         "corrected": len(all_p) == 20 and all_p.min() > 0.05,
-        "above": [len(each) for each in gains.values()] == [9, 11]
-        and [above[name] for name in gains] == [1, 8]
-        and [below[name] for name in gains] == [1, 0],
+        "above": sides == [(9, 1, 1), (11, 8, 0)],
         "no accuracy": statistics.holm(accuracy_p).min() > 0.05,
         "mu": (mu["high"] < 0).loc[[0.001, 0.01]].all() and mu["low"].idxmin() == 0.001,
         "grown": growth.low > 0,
@@ -681,42 +675,40 @@ def colour_findings() -> tuple[dict[str, str], dict[str, bool]]:
 def local_leads() -> list[statistics.Interval]:
     """Return by how many points each algorithm is above MD sampling on the clients' own test sets, paired by seed, in each
     setting of `local_tests`: means and 95 % intervals."""
-    settings = {**CONCENTRATIONS, **local_work(MNIST)}
-    data, _ = _find_recorded((CIFAR, MNIST), settings)
-    local_accuracy = {
-        run.metadata["run"]: run.metadata["local_accuracy"]
-        for run in records.read_runs(experiments.RESULTS / data.sweep)
-    }
+    data, _ = _find_recorded((CIFAR, MNIST), LOCAL_TEST_SETTINGS)
     leads = []
-    for change in settings.values():
-        frame = _load_runs(data, change)
-        last = frame[frame["round"] == frame["rounds"]]
-        accuracy = 100 * last["run"].map(local_accuracy).astype(float)
-        wide = last.assign(accuracy=accuracy).pivot(
-            index="seed", columns="method", values="accuracy"
-        )
+    for last in _load_local_tests(data, LOCAL_TEST_SETTINGS.values()):
+        wide = 100 * last.pivot(index="seed", columns="method", values="local_accuracy")
         leads += [statistics.paired_difference(wide[m], wide["md"]).interval for m in ALGORITHM]
     return leads
+
+
+def _load_local_tests(data: Setting, changes: Iterable[dict]) -> Iterator[pd.DataFrame | None]:
+    """Yield for each change the last rounds of its runs, with `local_accuracy`; None where no run is recorded."""
+    runs = (run.metadata for run in records.read_runs(experiments.RESULTS / data.sweep))
+    local_accuracy = {run["run"]: run["local_accuracy"] for run in runs}
+    for change in changes:
+        if (frame := _load_runs(data, change)) is None:
+            yield None
+            continue
+        last = frame[frame["round"] == frame["rounds"]]
+        yield last.assign(local_accuracy=last["run"].map(local_accuracy).astype(float))
 
 
 def local_tests() -> pd.DataFrame:
     """Tabulate the final accuracy in % on the clients' own test sets in each setting of Fig. 7 and 9, and on the global
     test set in the setting of the paper: by scheme, with 95 % intervals."""
-    settings = {**CONCENTRATIONS, **local_work(MNIST)}  # of the paper's length, like CIFAR's
-    data, note = _find_recorded((CIFAR, MNIST), settings)
+    data, note = _find_recorded((CIFAR, MNIST), LOCAL_TEST_SETTINGS)
     if data is None:
         return pd.DataFrame({"accuracy of the final model": [note.replace("\n", " ")]})
-    runs = (run.metadata for run in records.read_runs(experiments.RESULTS / data.sweep))
-    local_accuracy = {run["run"]: run["local_accuracy"] for run in runs}
     rows = []
-    table_rows = [(name, change, "local_accuracy") for name, change in settings.items()]
+    table_rows = [(name, change, "local_accuracy") for name, change in LOCAL_TEST_SETTINGS.items()]
     table_rows += [(f"concentration {data.concentration:g}, global test set", {}, "test_accuracy")]
-    for name, change, metric in table_rows:
-        if (frame := _load_runs(data, change)) is None:
+    loaded = _load_local_tests(data, [change for _, change, _ in table_rows])
+    for (name, _, metric), last in zip(table_rows, loaded, strict=True):
+        if last is None:
             rows.append({"setting": name} | dict.fromkeys(NAMES.values(), "–"))
             continue
-        last = frame[frame["round"] == frame["rounds"]]
-        last = last.assign(local_accuracy=last["run"].map(local_accuracy).astype(float))
         by_scheme = {NAMES[method]: 100 * part[metric] for method, part in last.groupby("method")}
         cells = {
             name: statistics.format_interval(*statistics.mean_interval(by_scheme[name]), ".1f")

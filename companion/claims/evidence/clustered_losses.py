@@ -128,6 +128,15 @@ def loss_below_md(setting: Setting, method: str) -> pd.Series:
     return (wide["md"] - wide[method]).dropna()
 
 
+def pair_with_algorithms(changes: Iterable[dict]) -> list[tuple[dict, str]]:
+    """Return each change of the setting with each algorithm that has what is changed: Algorithm 1 has no measure."""
+    return [
+        (changed, method)
+        for changed, method in itertools.product(changes, ALGORITHM)
+        if method == "clustered-similarity" or "measure" not in changed
+    ]
+
+
 def decide_in_settings(
     setting: Setting,
     changes: Iterable[dict],
@@ -148,12 +157,7 @@ def decide_in_settings(
         quantity: the words for the gain and for how it is measured.
         beside: comparisons of the same claim that are made elsewhere.
     """
-    pairs = [
-        (changed, method)
-        for changed, method in itertools.product(changes, ALGORITHM)
-        # Algorithm 1 has no similarity measure
-        if method == "clustered-similarity" or "measure" not in changed
-    ]
+    pairs = pair_with_algorithms(changes)
     rows, parts = [], []
     for changed, method in pairs:
         name, changes_here = ALGORITHM[method], at_length(setting, changed)
