@@ -1,7 +1,6 @@
 """Client sampling for a training loop of one's own: who takes part in a round, and the weights of their updates.
 
     from fedstas import Cohorts
-
     chooser = Cohorts("fedstas-least-variance", sizes=[len(y) for x, y in data], m=10, seed=0)
     for t in range(rounds):
         cohort = chooser.sample(gradients=lambda k: gradient(model, data[k]))

@@ -232,8 +232,8 @@ def rows_without_data(claims: pd.DataFrame) -> pd.DataFrame:
 
 def test_only_claims_without_runs_on_their_data_have_no_data(claims):
     without = rows_without_data(claims)
-    assert without["note"].str.contains("cifar10|femnist|mind|amazon").all()
-    assert set(without["paper"]) == {"clustered", "slides"}
+    assert without["note"].str.contains("femnist|mind|amazon").all()
+    assert set(without["paper"]) == {"slides"}
     assert set(without["substitute"].dropna()) <= {"agrees", "differs", "undecided"}
     assert claims.loc[claims["verdict"] != "no-data", "substitute"].isna().all()
 
@@ -511,19 +511,23 @@ def test_a_claim_on_cifar10_waits_for_all_five_seeds(monkeypatch):
 def test_the_sweeps_that_rows_recommend_exist(claims, monkeypatch, tmp_path):
     from companion.runs import experiments as declared
 
+    # The runs on CIFAR-10 are taken away, by which these rows are decided.
     rows = [row for row in ledger.all_claims() if "/experiments_cifar10.py" in row.source]
-    notes = dict(zip(claims["id"], claims["note"], strict=True))
-    verdicts = claims.set_index("id")["verdict"]
-    cifar = [row for row in rows if verdicts[row.id] == "no-data"]
-    assert len(cifar) == 3
-    for row in cifar:
-        for sweep in ("clustered-cifar10", "clustered-cifar10-short"):
-            assert f"`fedstas sweep {sweep} --profile paper --folder results`" in notes[row.id]
+    sweeps = ("clustered-cifar10", "clustered-cifar10-short")
+    load = experiments.load_sweep
+    monkeypatch.setattr(
+        experiments, "load_sweep", lambda name: None if name in sweeps else load(name)
+    )
+    evidence = {row: row.decide(row) for row in rows}
+    missing = {row: item for row, item in evidence.items() if item.verdict == "no-data"}
+    assert len(missing) >= 16
+    for item in missing.values():
+        for sweep in sweeps:
+            assert f"`fedstas sweep {sweep} --profile paper --folder results`" in item.note
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     (tmp_path / "cifar10.npz").touch()
-    evidence = [row.decide(row) for row in cifar]
-    assert {item.verdict for item in evidence} == {"no-data"}
-    notes_text = " ".join([*notes.values(), *(item.note for item in evidence)])
+    assert {row.decide(row).verdict for row in missing} == {"no-data"}
+    notes_text = " ".join([*claims["note"], *(item.note for item in evidence.values())])
     assert set(re.findall(r"fedstas sweep (\S+)", notes_text)) <= set(declared.names())
 
 
@@ -549,11 +553,11 @@ def test_the_first_printed_number_is_read():
 
 
 def test_a_verdict_says_whether_it_is_on_the_papers_data_on_the_same_kind_or_on_a_substitute():
-    ids = ("clustered-fig-2", "slides-table-mind", "clustered-fig-8-steps")
+    ids = ("clustered-fig-2", "slides-table-mind", "slides-table-toys")
     on_own, on_same_kind, on_substitute = ledger.substitutes_table(ids)["verdict"]
     assert on_own == "undecided, on cifar10, at a reduced length"
     assert on_same_kind == "undecided, on reuters-titles"
-    assert on_substitute.endswith(", on mnist")
+    assert on_substitute == "differs, on newsgroups-words"
 
 
 def test_the_page_shows_core_claims_facts_and_verdicts_on_substitutes(monkeypatch):

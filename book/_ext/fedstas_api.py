@@ -241,7 +241,8 @@ class Page:
         section += self.paragraph(
             f"{place}``from fedstas import {module.name}``", module.name, "api-place"
         )
-        section += list(self.prose(rest, module.name))
+        indented = f"\n{rest}"  # so that a code block keeps the indentation of its first line
+        section += list(self.prose(indented, module.name))
         if module.values():
             listed = ", ".join(f"`{name}`" for name in module.values())
             section += self.paragraph(f"Values: {listed}.", module.name, "api-also")

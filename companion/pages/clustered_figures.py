@@ -31,6 +31,8 @@ from companion.claims.evidence.clustered_losses import (
     GUESS,
     MNIST,
     SKEWS,
+    WORK,
+    at_length,
     decide_trend,
     loss_below_md,
     pair_with_algorithms,
@@ -45,8 +47,10 @@ from companion.claims.evidence.experiments_cifar10 import (
     better_with_more_work,
     faster_in_larger_cohorts,
     losses_of_few,
+    on_all_settings,
     on_cohorts,
     on_light_skew,
+    on_local_work,
     on_measures,
     smoother_accuracy_overall,
     smoother_loss_overall,
@@ -270,7 +274,7 @@ FIGURE_2_CLAIMS = ("fig-2", "fig-2-skew", "fig-2-close", "fig-2-faster", "fig-2-
 FIGURE_2_CLAIMS += ("fig-2-smoother-accuracy",)
 # Of the other claims, those that are undecided at the reduced length.
 UNDECIDED = ("fig-6", "fig-6-sizes", "fig-8-cohorts", "fig-8-more-clients", "fig-10", "d5-mu")
-UNDECIDED += ("d5-smoother",)
+UNDECIDED += ("d5-smoother", "fig-8-steps", "6-more-work", "6-never-worse")
 CLAIMS = (*FIGURE_2_CLAIMS, "fig-6", "fig-8-steps", "fig-8-cohorts", "fig-8-more-clients")
 CLAIMS += ("fig-6-sizes", "fig-10", "d5-mu", "d5-smoother", "6-more-work", "6-never-worse")
 
@@ -391,13 +395,15 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         name: statistics.Interval(*table.loc[name, ["of a share", "low", "high"]].astype(float))
         for name in ("MD", *ALGORITHM.values())
     }
-    few_steps = loss_gains(CIFAR_SHORT, steps=min(steps_at_length(CIFAR_SHORT)))
-    settings_tried = (*gains.values(), prox, *cohorts.values(), few_steps)
+    fewest, _, most_steps = steps_at_length(CIFAR_SHORT)
+    few_steps, many_steps = (loss_gains(CIFAR_SHORT, steps=n) for n in (fewest, most_steps))
+    work = better_with_more_work.__wrapped__(CIFAR_SHORT)
+    never_worse = on_all_settings.__wrapped__(CIFAR_SHORT)
+    settings_tried = (*gains.values(), prox, *cohorts.values(), few_steps, many_steps)
     every_gain = [gain for by_name in settings_tried for gain in by_name.values()]
     every_gain += by_measure.values()
     alike = on_measures.__wrapped__(CIFAR_SHORT).table.set_index(["setting", "compared with"])
     words = {name: ledger.decide_by_id(f"clustered-{name}")[1].verdict for name in CLAIMS}
-    with_data = {name: word for name, word in words.items() if word not in ("no-data", "pending")}
     holds = {
         "similar": min(similar[c].low for c in SKEWS if c != 10.0) > 0,
         "open": all(sizes[c].low < 0 and sizes[c].high > 0.03 for c in SKEWS if c != 10.0)
@@ -425,8 +431,16 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "fewer points": points_fewer.low > 0
         and points_grown.low < 0 < points_grown.high
         and losses_of_few(CIFAR_SHORT, "md").mean() > GUESS,
-        "few steps": few_steps["Algorithm 2"].low > 0 > few_steps["Algorithm 1"].low
-        and few_steps["Algorithm 1"].high > 0,
+        "steps": min(each["Algorithm 2"].low for each in (few_steps, many_steps)) > 0,
+        "steps by size": all(
+            each["Algorithm 1"].low < 0 < each["Algorithm 1"].high
+            for each in (few_steps, many_steps)
+        ),
+        "work": work.verdict == "undecided" and work.low < 0 < work.high,
+        "faster steps": on_local_work.__wrapped__(CIFAR_SHORT).verdict == "undecided",
+        "none": never_worse.verdict == "undecided"
+        and set(never_worse.table["scheme"][never_worse.table["verdict"] == "undecided"])
+        == {"Algorithm 1"},
         "guesses of few": 0 < guesses_of_few < len(levels_of_few),
         "prox": prox["Algorithm 2"].low > 0 > prox["Algorithm 1"].low
         and prox["Algorithm 1"].high > 0,
@@ -437,7 +451,7 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "measures": min(low for _, low, _ in by_measure.values()) > 0,
         "alike": alike["verdict"].loc["measure arccos", "measure L2"] == "agrees"
         and {*alike["verdict"].xs("measure L1", level="compared with")} == {"undecided"},
-        "verdicts": with_data
+        "verdicts": words
         == dict.fromkeys((*FIGURE_2_CLAIMS, *UNDECIDED), "undecided") | {"fig-2-faster": "differs"},
         "faster": all(gain.low > 0 for gain in faster.values()),
     }
@@ -446,8 +460,9 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     for m, gain in cohorts.items():
         nats |= {f"sizes_m{m}": gain["Algorithm 1"], f"similar_m{m}": gain["Algorithm 2"]}
     nats["fewer"] = fewer
-    nats["similar_few_steps"] = few_steps["Algorithm 2"]
-    nats["sizes_few_steps"] = few_steps["Algorithm 1"]
+    for key, gain in (("few_steps", few_steps), ("many_steps", many_steps)):
+        nats |= {f"similar_{key}": gain["Algorithm 2"], f"sizes_{key}": gain["Algorithm 1"]}
+    nats["work"] = statistics.Interval(work.ours, work.low, work.high)
     keys = zip(("md", "sizes", "similar"), faster.values(), strict=True)
     percents = {f"faster_{key}": [100 * end for end in gain] for key, gain in keys}
     shares = {f"saved_{c:g}": saved["Algorithm 2"][c] for c in (0.1, 0.01)}
@@ -473,41 +488,42 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
 
 
 def draw_gains() -> Figure:
-    """Draw how many nats the losses of both algorithms end below MD sampling's, with 95 % intervals: by concentration on
-    CIFAR-10 at the reduced length; on MNIST by concentration, local steps and participants."""
+    """Draw how many nats the losses of both algorithms end below MD sampling's, with 95 % intervals: by concentration,
+    participants and local steps, on CIFAR-10 at the reduced length and on MNIST."""
     skews = {f"{c:g}": {"concentration": c} for c in SKEWS}
     cohorts = {str(m): {"clients_per_round": m} for m in COHORTS}
-    steps = {"10": {"steps": 10}, "100": {}, "500": {"steps": 500}}
-    panels = [
-        (CIFAR_SHORT, "concentration", skews),
-        (CIFAR_SHORT, "participants", cohorts),
-        (MNIST, "concentration", skews),
-        (MNIST, "participants", cohorts),
-        (MNIST, "local steps", steps),
-    ]
-    widths = [len(settings) for *_, settings in panels]
-    size = {"figsize": (plots.WIDE, 2.6), "sharey": True, "width_ratios": widths}
-    figure, axes = plt.subplots(1, len(panels), **size)
-    for ax, (data, name, settings) in zip(axes, panels, strict=True):
-        gains = [loss_gains(data, **change) for change in settings.values()]
-        for method, shift in (("clustered-size", -0.08), ("clustered-similarity", 0.08)):
-            colour = plots.method_style(method).colour
-            for place, gain in enumerate(gains):
-                mean, low, high = gain[ALGORITHM[method]]
-                ax.plot([place + shift] * 2, [low, high], color=colour, lw=1.6)
-                ax.plot(place + shift, mean, "o", color=colour, ms=5)
-            if ax is axes[0]:
-                corner = (0.04, 0.94 - 0.11 * (shift > 0))
-                plots.annotate(ax, *corner, ALGORITHM[method], colour, 0, xycoords="axes fraction")
-        ax.axhline(0, color=plots.BLACK, lw=1)
-        ax.set_xticks(range(len(settings)), list(settings))
-        ax.set(xlabel=name, xlim=(-0.4, len(settings) - 0.6))
-        ax.set_title(_name(data), fontsize="medium")
-        ax.grid(axis="x", visible=False)
-    axes[0].set_ylabel("loss below MD's (nats)")
-    place = {"xycoords": axes[0].get_yaxis_transform()}
-    plots.annotate(axes[0], 0.04, 0, "MD = 0", plots.BLACK, 0, -8, **place)
+    size = {"figsize": (plots.WIDE, 4.2), "sharey": True}
+    widths = (len(SKEWS), len(COHORTS), len(WORK))
+    figure, axes = plt.subplots(2, 3, **size, width_ratios=widths)
+    for row, data in zip(axes, (CIFAR_SHORT, MNIST), strict=True):
+        steps = {str(n): {"steps": n} for n in steps_at_length(data)}
+        by_change = {"concentration": skews, "participants": cohorts, "local steps": steps}
+        for ax, (name, settings) in zip(row, by_change.items(), strict=True):
+            _draw_gains_by_setting(ax, data, settings)
+            ax.set_xlabel(name)
+        row[0].set_ylabel(f"{_name(data)}: loss\nbelow MD's (nats)")
+    for k, method in enumerate(ALGORITHM):
+        colour = plots.method_style(method).colour
+        place = {"xycoords": "axes fraction"}
+        plots.annotate(axes[0, 0], 0.04, 0.85 - 0.11 * k, ALGORITHM[method], colour, 0, **place)
+    place = {"xycoords": axes[0, 0].get_yaxis_transform()}
+    plots.annotate(axes[0, 0], 0.04, 0, "MD = 0", plots.BLACK, 0, -8, **place)
     return figure
+
+
+def _draw_gains_by_setting(ax: Axes, data: Setting, settings: dict[str, dict]) -> None:
+    """Draw both algorithms' gains, with 95 % intervals, at each of some changes of the usual setting, by name."""
+    gains = [loss_gains(data, **change) for change in settings.values()]
+    for method, shift in (("clustered-size", -0.08), ("clustered-similarity", 0.08)):
+        colour = plots.method_style(method).colour
+        for place, gain in enumerate(gains):
+            mean, low, high = gain[ALGORITHM[method]]
+            ax.plot([place + shift] * 2, [low, high], color=colour, lw=1.6)
+            ax.plot(place + shift, mean, "o", color=colour, ms=5)
+    ax.axhline(0, color=plots.BLACK, lw=1)
+    ax.set_xticks(range(len(settings)), list(settings))
+    ax.set_xlim(-0.4, len(settings) - 0.6)
+    ax.grid(axis="x", visible=False)
 
 
 def accuracy_above_md(setting: Setting, method: str) -> pd.Series:
@@ -577,12 +593,8 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
     )
     prox_best = best_prox.__wrapped__(MNIST)  # shows the mu that is furthest below 0.1
     mu = prox_best.table.set_index("mu")
-    _, evidence_of_never_worse = ledger.decide_by_id("clustered-6-never-worse")
-    never_worse = evidence_of_never_worse.table
-    verdicts = {}
-    for name in ("6-never-worse", "fig-8-steps"):
-        _, evidence = ledger.decide_by_id(f"clustered-{name}")
-        verdicts[name] = evidence.substitute or evidence.verdict
+    never_worse = on_all_settings.__wrapped__(MNIST)
+    ends = never_worse.table
     changes = pair_with_algorithms(CHANGES_IN_PAPER)
     gains: dict[str, list[statistics.PairedDifference]] = {name: [] for name in ALGORITHM.values()}
     for change, method in changes:
@@ -594,10 +606,12 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         for each in gains.values()
     ]
     accuracy_p = [
-        statistics.paired_difference(accuracy_above_md(replace(data, **change), method)).p
+        statistics.paired_difference(
+            accuracy_above_md(replace(data, **at_length(data, change)), method)
+        ).p
         for data in (MNIST, CIFAR_SHORT)
         for change, method in changes
-        if method == "clustered-size" and (data == MNIST or "steps" not in change)
+        if method == "clustered-size"
     ]
     similar_means = [similar[c].mean for c in SKEWS]
     size_elsewhere = [*(size[c] for c in SKEWS if c != 0.1), *others_by_size]
@@ -609,8 +623,8 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "amount": min(by_cohort[m]["Algorithm 2"].low for m in COHORTS[1:]) > 0
         and by_cohort[5]["Algorithm 2"].low < 0 < by_cohort[5]["Algorithm 2"].mean,
         "fewest": on_cohorts.__wrapped__(MNIST).verdict == "differs",
-        "chance": verdicts["6-never-worse"] == "undecided" and len(never_worse) == 20,
-        "only": (never_worse["high"] < 0).sum() == 1,
+        "chance": never_worse.verdict == "undecided" and len(ends) == 20,
+        "only": (ends["high"] < 0).sum() == 1,
         "corrected": len(all_p) == 20 and all_p.min() > 0.05,
         "above": sides == [(9, 1, 1), (11, 8, 0)],
         "no accuracy": statistics.holm(accuracy_p).min() > 0.05,
@@ -620,7 +634,7 @@ def mnist_findings() -> tuple[dict[str, str], dict[str, bool]]:
         "crowd": all(-0.02 < low < 0 < high < 0.02 for _, low, high in many_clients.values()),
         "others": min(low for _, low, _ in others) > 0,
         "work": work.verdict == "agrees",
-        "faster": verdicts["fig-8-steps"] == "undecided",
+        "faster": on_local_work.__wrapped__(MNIST).verdict == "undecided",
         "no saving": saved[10.0].low <= 0 <= saved[10.0].high,
         "sooner": all(saved[c].low > 0 for c in SKEWS if c != 10.0),
         "close": on_light_skew.__wrapped__(MNIST).verdict == "agrees",
