@@ -307,14 +307,24 @@ def test_the_state_of_a_figure_follows_from_the_verdicts_on_its_claims(verdicts,
     )
 
 
+def test_a_figure_of_which_a_claim_is_decided_by_shorter_runs_is_shorter():
+    page = "## Clustered Sampling\n| Printed | What |\n| --- | --- |\n| Fig. 1 | one |"
+    shorter = entry("Fig. 1", "agrees") | {"note": coverage.REDUCED + "why"}
+    (item,) = coverage.read_items(page, [entry("Fig. 1", "agrees"), shorter])
+    assert item.state == "shorter" and item.reason.startswith("1 of its 2 claims")
+
+
 def test_the_state_of_a_row_follows_from_which_of_its_sweeps_are_recorded(monkeypatch):
     words = {"all": "recorded", "some": "recorded in part", "none": "declared"}
     monkeypatch.setattr(coverage, "recorded_state", words.get)
+    monkeypatch.setattr(coverage, "SHORTER_SWEEPS", {"none": "short"})
+    words["short"] = "recorded"
     for cell, state in {
         "computed": "done",
         "recorded: `all`": "done",
         "recorded in part: `some`": "partly",
         "recorded: `all`; declared: `none`": "substitute",
+        "recorded: `all`, `short`; recorded in part: `some`; declared: `none`": "shorter",
         "declared: `none`": "not",
     }.items():
         assert coverage.state_of_sweeps(cell)[0] == state

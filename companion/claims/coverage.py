@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 
+from companion.claims.evidence.clustered_losses import REDUCED
 from companion.runs import experiments
 
 ROOT = Path(__file__).resolve().parents[2]
-STATES = ("done", "substitute", "partly", "not")
+STATES = ("done", "shorter", "substitute", "partly", "not")
+# Sweeps of which another one repeats, on the same data, all that the paper's figures show, with less training.
+SHORTER_SWEEPS = {"clustered-cifar10": "clustered-cifar10-short"}
 # The sections of the page with a row for each item, and the paper in the ledger whose figures they list.
 PAPERS = {
     "FedSTaS, journal version": "journal",
@@ -53,7 +56,10 @@ def state_of_figure(claims: list[dict]) -> tuple[str, str]:
     """Return the state of a figure or table and its reason, from the entries of its claims in the ledger."""
     missing = [claim for claim in claims if claim["verdict"] in ("no-data", "pending")]
     if not missing:
-        return "done", ""
+        shorter = sum(claim["note"].startswith(REDUCED) for claim in claims)
+        if not shorter:
+            return "done", ""
+        return "shorter", f"{shorter} of its {len(claims)} claims are decided by shorter runs"
     tried = sum(bool(claim["substitute"]) for claim in missing)
     reason = f"runs on the paper's data are missing for {len(missing)} of its {len(claims)} claims"
     reason += f"; a substitute decides {tried} of these"
@@ -65,7 +71,8 @@ def state_of_figure(claims: list[dict]) -> tuple[str, str]:
 def state_of_sweeps(cell: str) -> tuple[str, str]:
     """Return the state of a row that names sweeps, and its reason, from what is recorded of them.
 
-    Where one sweep has no run and another has, the latter stands in for the former.
+    Where one sweep has no run and another has, the latter stands in for the former; if the latter is that sweep at a
+    shorter length, no other one matters.
     """
     sweeps = re.findall("`([^`]+)`", cell)
     by_word: dict[str, list[str]] = {"recorded": [], "recorded in part": [], "declared": []}
@@ -74,6 +81,13 @@ def state_of_sweeps(cell: str) -> tuple[str, str]:
     whole, partial, missing = by_word.values()
     if not partial and not missing:
         return "done", ""
+    in_full = {f"`{sweep}`": f"`{shorter}`" for sweep, shorter in SHORTER_SWEEPS.items()}
+    if missing and all(in_full.get(sweep) in whole for sweep in missing):
+        shorter = [in_full[sweep] for sweep in missing]
+        return (
+            "shorter",
+            f"{', '.join(missing)} is recorded with less training: {', '.join(shorter)}",
+        )
     reason = [f"no run of {', '.join(missing)} is recorded"] if missing else []
     reason += [f"{', '.join(partial)} is recorded in part"] if partial else []
     reason += [f"in its place {', '.join(whole)}"] if missing and whole else []

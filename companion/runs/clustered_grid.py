@@ -156,22 +156,16 @@ QUICK_AROUND = {
 LAPTOP_AROUND = QUICK_AROUND | {"clients_per_round": (5, 20)}
 
 
-def around(data: DataSetting, laptop: DataSetting | None = None) -> Callable[[str], list[Run]]:
-    """Return the sweep that changes one setting at a time, under three schemes, and the measure of similarity.
+def around(data: DataSetting) -> Callable[[str], list[Run]]:
+    """Return the sweep that changes one setting of the data at a time, under three schemes, and the measure of similarity.
 
     Five seeds; the profiles `laptop` and `quick` have one, and fewer values.
-
-    Args:
-        data: the data set and its settings.
-        laptop: if given, the profile `laptop` has this in its place, with no setting changed.
     """
 
     def sweep_runs(profile: str) -> list[Run]:
         """Return the runs of a profile."""
         values = {"paper": AROUND, "laptop": LAPTOP_AROUND, "quick": QUICK_AROUND}[profile]
         setting = DIGITS if profile == "quick" else data
-        if profile == "laptop" and laptop is not None:
-            return [laptop.run({}, m, 0) for m in SCHEMES]
         return [
             run
             for seed in range(5 if profile == "paper" else 1)
@@ -187,14 +181,14 @@ def around(data: DataSetting, laptop: DataSetting | None = None) -> Callable[[st
 def figure_2(
     data: DataSetting,
     laptop: tuple[float, ...] = (10.0, 0.01),
-    designs: tuple[str, ...] = SCHEMES,
+    beside: tuple[str, ...] = (),
 ) -> Callable[[str], list[Run]]:
     """Return the sweep of Fig. 2: four concentrations, five seeds.
 
     Args:
         data: the data set and its settings.
         laptop: the concentrations of the profile `laptop`, of which two take hours on two cores.
-        designs: that are compared.
+        beside: designs that are compared with the paper's schemes at concentration 0.01.
     """
 
     def sweep_runs(profile: str) -> list[Run]:
@@ -210,46 +204,46 @@ def figure_2(
             setting.run({"concentration": c}, m, s)
             for s in seeds
             for c in concentrations
-            for m in designs
+            for m in (*SCHEMES, *(beside if c == CENTRE["concentration"] else ()))
         ]
 
     return sweep_runs
 
 
-def reduced_length(data: DataSetting, beside: str) -> Callable[[str], list[Run]]:
-    """Return the sweep of a reduced length: Fig. 2, and what else the paper changes, five seeds.
+def every_figure(
+    data: DataSetting, fig_2: Callable[[str], list[Run]], laptop: Callable[[str], list[Run]]
+) -> Callable[[str], list[Run]]:
+    """Return the sweep of all that the paper shows of CIFAR-10: Fig. 2, and Fig. 6 and 8 to 10, five seeds.
 
-    The local steps are a fifth of those of `AROUND`. A regularisation other than 0.1 is tried with MD sampling alone, as
-    Appendix D.5 chooses it. Only Fig. 2 keeps an average of the models, by which chapter 10 compares. The profiles `laptop`
-    and `quick` have Fig. 2 only.
+    A regularisation other than 0.1 is tried with MD sampling alone, as Appendix D.5 chooses it.
 
     Args:
-        data: the data set and its settings.
-        beside: a design that is compared with the paper's schemes in Fig. 2.
+        data: the data set and its settings in Fig. 6 and 8 to 10. Its local steps are changed in the paper's proportion.
+        fig_2: the sweep of Fig. 2.
+        laptop: the sweep of the profiles `laptop` and `quick`.
     """
-    fig_2 = figure_2(data, laptop=(0.01,), designs=(*SCHEMES, beside))
+    centre = data.centre.get("steps", CENTRE["steps"])
+    values = {
+        "prox": (0.1,),
+        "clients_per_round": AROUND["clients_per_round"],
+        "steps": tuple(n * centre // CENTRE["steps"] for n in ROUND_FACTORS),
+    }
+    _, *changed = changes(values)
+    further_prox = [{"prox": mu} for mu in AROUND["prox"] if mu not in values["prox"]]
 
     def sweep_runs(profile: str) -> list[Run]:
         """Return the runs of a profile."""
         if profile != "paper":
-            return fig_2(profile)
-        values = {
-            "prox": (0.1,),
-            "clients_per_round": AROUND["clients_per_round"],
-            "steps": tuple(n // 5 for n in AROUND["steps"]),
-        }
-        _, *changed = changes(values)
-        last_only = replace(data, average=None)
-        further_prox = [{"prox": mu} for mu in AROUND["prox"] if mu not in values["prox"]]
+            return laptop(profile)
         return [
             *fig_2(profile),
             *(
                 run
                 for seed in range(5)
                 for run in (
-                    *(last_only.run(change, m, seed) for change in changed for m in SCHEMES),
-                    *(last_only.run({}, SCHEMES[-1], seed, measure=each) for each in MEASURES),
-                    *(last_only.run(change, "md", seed) for change in further_prox),
+                    *(data.run(change, m, seed) for change in changed for m in SCHEMES),
+                    *(data.run({}, SCHEMES[-1], seed, measure=each) for each in MEASURES),
+                    *(data.run(change, "md", seed) for change in further_prox),
                 )
             ),
         ]
@@ -276,12 +270,20 @@ def rates(data: DataSetting, values: dict[str, tuple]) -> Callable[[str], list[R
     return sweep_runs
 
 
+# Of Fig. 2 an average of the models is kept, too, by which chapter 10 compares; beside the paper's schemes stands the
+# design that it recommends.
+_FIGURE_2_SHORT = figure_2(CIFAR10_SHORT, laptop=(0.01,), beside=("fedstas-least-variance",))
 SWEEPS = {
     "clustered-mnist": around(MNIST),
     "clustered-mnist-rates": rates(MNIST, AROUND),
-    "clustered-cifar10": around(CIFAR10, laptop=replace(CIFAR10, rounds=3, eval_every=3)),
-    # Between the profiles laptop and paper; and beside the paper's schemes the design that chapter 10 recommends.
-    "clustered-cifar10-short": reduced_length(CIFAR10_SHORT, beside="fedstas-least-variance"),
+    "clustered-cifar10": every_figure(
+        CIFAR10,
+        figure_2(CIFAR10),
+        laptop=figure_2(replace(CIFAR10, rounds=3, eval_every=3), laptop=(0.01,)),
+    ),
+    "clustered-cifar10-short": every_figure(
+        replace(CIFAR10_SHORT, average=None), _FIGURE_2_SHORT, laptop=_FIGURE_2_SHORT
+    ),
     "clustered-cifar10-short-rates": rates(CIFAR10_SHORT, {}),
     "clustered-coarse10": figure_2(COARSE),
     "clustered-coarse10-rates": rates(COARSE, {"concentration": AROUND["concentration"]}),
