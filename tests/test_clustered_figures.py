@@ -85,7 +85,7 @@ def test_a_figure_without_runs_names_the_command_that_records_them(number, tmp_p
     command = "fedstas sweep clustered-mnist --profile paper --folder results"
     assert command in panel_text(figure) and len(figure.axes) == 1
     assert "clustered-mnist" in experiments.names()
-    assert "`fedstas sweep clustered-mnist" in figures.local_tests().iloc[0, 0]
+    assert "`fedstas sweep clustered-mnist" in figures.local_tests(MNIST).iloc[0, 0]
 
 
 BY_WORK = list(figures.local_work(MNIST))
@@ -202,7 +202,7 @@ def test_figure_5_has_every_clients_shares_and_every_classs_examples():
 
 def test_the_table_of_local_tests_has_the_recorded_accuracies(recorded_folder, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", recorded_folder)
-    table = figures.local_tests().set_index("setting")
+    table = figures.local_tests(MNIST).set_index("setting")
     recorded_settings = [
         "concentration 10",
         "concentration 0.01",
@@ -222,3 +222,23 @@ def test_a_majority_row_has_more_than_half_of_one_class():
     assert ch06.count_majority_rows(rows, np.array([0, 1, 2, 2])) == 1
     assert ch06.count_majority_rows(rows, np.array([0, 0, 2, 2])) == 2
     assert ch06.count_majority_rows(rows, np.array([5, 5, 5, 5])) == 3
+
+
+def test_the_gains_stand_in_a_row_for_each_data_set_with_its_own_local_steps():
+    figure = figures.draw_gains()
+    rows = np.reshape(figure.axes, (2, 3))
+    ticks = [[[t.get_text() for t in ax.get_xticklabels()] for ax in row] for row in rows]
+    shared = [["10", "0.1", "0.01", "0.001"], ["5", "10", "20"]]
+    assert ticks == [[*shared, ["2", "20", "100"]], [*shared, ["10", "100", "500"]]]
+    assert [ax.get_xlabel() for ax in rows[1]] == ["concentration", "participants", "local steps"]
+    for (first, *_), name in zip(rows, ("CIFAR-10", "MNIST"), strict=True):
+        assert first.get_ylabel().startswith(name)
+    # Concentration 0.01, ten participants and the usual steps are one setting: both algorithms' dots agree.
+    for row in rows:
+        dots = [
+            [line.get_ydata()[0] for line in ax.lines if line.get_marker() == "o"] for ax in row
+        ]
+        usual = [
+            [of[place], of[place + len(of) // 2]] for of, place in zip(dots, (2, 1, 1), strict=True)
+        ]
+        assert usual[0] == usual[1] == usual[2]

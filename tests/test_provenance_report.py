@@ -49,15 +49,13 @@ SWEEPS_OF_READER |= {
     ("design_comparison", "load_untuned_gains"): _UNTUNED,
     ("design_comparison", "draw_one_round_errors"): _UNTUNED | {"one-round"},
 }
-_CIFAR, _SHORT = {"clustered-cifar10", "clustered-mnist"}, {"clustered-cifar10-short"}
-SWEEPS_OF_READER |= {
-    ("clustered_figures", f"figure_{k}"): _CIFAR | _SHORT for k in (2, 6, 7, 8, 9, 10)
-}
+_SHORT = {"clustered-cifar10-short"}
+SWEEPS_OF_READER |= {("clustered_figures", f"figure_{k}"): _SHORT for k in (2, 6, 7, 8, 9, 10)}
 SWEEPS_OF_READER |= {
     ("clustered_figures", "draw_gains"): {"clustered-mnist"} | _SHORT,
     ("ch09", "compute_tuned_gains"): {"which-design"},
-    ("clustered_figures", "local_tests"): _CIFAR,
-    ("clustered_figures", "verdicts"): _CIFAR | _SHORT,
+    ("clustered_figures", "local_tests"): {"clustered-mnist"} | _SHORT,
+    ("clustered_figures", "verdicts"): _SHORT,
     ("fedsampling", "verdicts_table"): {
         "fedsampling-text",
         "fedsampling-titles-ablations",

@@ -176,10 +176,20 @@ def decide_in_settings(
     )
 
 
-def first_reached(curve: pd.Series, level: float) -> float:
-    """Return the round at which a loss is down to a level, or the last one of the curve."""
-    reached = curve.index[curve <= level]
-    return reached[0] if len(reached) else curve.index[-1]
+def first_reached(curve: pd.Series, level: float, between: bool = False) -> float:
+    """Return the round at which a loss is down to a level, or the last one of the curve.
+
+    With `between`, a straight line between the last evaluation above the level and the first one down to it says where.
+    """
+    (down,) = np.nonzero(curve.to_numpy() <= level)
+    if not len(down):
+        return curve.index[-1]
+    first = down[0]
+    if not between or first == 0:
+        return curve.index[first]
+    # Rounds as a function of the loss, which falls from the first of these two evaluations to the second.
+    after, before = curve.iloc[[first, first - 1]].items()
+    return float(np.interp(level, [after[1], before[1]], [after[0], before[0]]))
 
 
 def rolling_curves(
@@ -206,16 +216,17 @@ def shared_losses(setting: Setting, method: str, **options) -> pd.Series:
     )
 
 
-def rounds_saved(setting: Setting, method: str, **options) -> pd.Series:
+def rounds_saved(setting: Setting, method: str, between: bool = False, **options) -> pd.Series:
     """Return the share of all rounds that a scheme saves on MD sampling's way to the worse of their last losses, by seed.
 
-    `options` are those of `rolling_curves`.
+    `between` is that of `first_reached`, and `options` are those of `rolling_curves`.
     """
     curves = rolling_curves(setting, "md", method, **options)
     share = {}
     for seed, level in shared_losses(setting, method, **options).items():
         md, other = curves["md", seed], curves[method, seed]
-        share[seed] = (first_reached(md, level) - first_reached(other, level)) / md.index[-1]
+        rounds = first_reached(md, level, between) - first_reached(other, level, between)
+        share[seed] = rounds / md.index[-1]
     return pd.Series(share, dtype=float)
 
 
