@@ -6,20 +6,26 @@ import pytest
 
 from companion.pages import convolutional_check as check
 from companion.runs import clustered_grid, tables
+from fedstas.errors import InputError
 
 T_OF_TWO = 4.302653  # the 97.5 % quantile of Student's t with two degrees of freedom
 
 
 def make_rows(
-    method, seed, accuracy, rounds=(80, *check.ROUNDS), concentration=check.CONCENTRATION
+    method, seed, accuracy, rounds=(80, *check.ROUNDS), concentration=check.CONCENTRATION, **changed
 ):
-    """Return the evaluations of a run whose averaged model has one accuracy in the rounds that count, and 0 before."""
+    """Return the evaluations of a run whose averaged model has one accuracy in the rounds that count, and 0 before.
+
+    `changed` are settings that differ from those of the check.
+    """
+    variant = tables.variant_of(clustered_grid.CIFAR10_SHORT.run(changed, method, seed))
     return [
         {
             "method": method,
             "seed": seed,
             "round": r,
             "concentration": concentration,
+            "variant": variant,
             "test_accuracy_average": accuracy if r in check.ROUNDS else 0.0,
             "test_accuracy": accuracy / 2,
             "train_loss": 2 - accuracy,
@@ -37,7 +43,9 @@ def compared(monkeypatch):
         rows += make_rows("fedstas-least-variance", seed, accuracy)
     for seed, accuracy in enumerate((0.3, 0.3, 0.4, 0.9)):
         rows += make_rows("clustered-similarity", seed, accuracy)
-    rows += make_rows("md", 0, 0.99, concentration=10.0)
+    # The sweep changes one setting at a time; none of these runs counts.
+    for other in ({"concentration": 10.0}, {"clients_per_round": 20}, {"steps": 2}, {"prox": 0.1}):
+        rows += make_rows("md", 0, 0.99, **other)
     rows += make_rows("md", 1, 0.99, rounds=(90,))  # evaluated, but no round of the outcome
     sweep = tables.RecordedSweep(check.SWEEP, pd.DataFrame(rows), 20)
     monkeypatch.setattr(tables, "load_sweep", lambda *_: sweep)
@@ -57,6 +65,21 @@ def test_designs_are_compared_with_md_by_pairs(compared):
     loss = compared.loc[("training loss", "fedstas-least-variance"), "difference"]
     assert loss == pytest.approx(-0.02)
     assert row["megabytes"] == pytest.approx(1.1)
+
+
+def test_two_runs_of_a_seed_are_an_error(monkeypatch):
+    rows = make_rows("md", 0, 0.3) * 2
+    sweep = tables.RecordedSweep(check.SWEEP, pd.DataFrame(rows), 2)
+    monkeypatch.setattr(tables, "load_sweep", lambda *_: sweep)
+    with pytest.raises(InputError, match="several runs of a seed"):
+        check.compare()
+
+
+def test_the_recorded_designs_send_what_their_messages_cost():
+    """In one setting, so that a run of a design differs from one of MD by its sketches, or by messages of its clients."""
+    rows = check.compare().set_index(["outcome", "design"]).loc["averaged model"]
+    assert rows["seeds"].tolist() == [5] * 4
+    assert rows["megabytes"].between(1.0, 1.1).all() and rows.loc["md", "megabytes"] == 1.0
 
 
 def test_a_seed_without_md_does_not_count(compared):

@@ -8,6 +8,8 @@ import pandas as pd
 
 from companion.pages.saved_bytes import LABELS
 from companion.runs import statistics, tables
+from companion.runs.clustered_grid import CIFAR10_SHORT
+from fedstas.errors import InputError
 
 SWEEP = "clustered-cifar10-short"
 CONCENTRATION = 0.01
@@ -32,9 +34,18 @@ def compare(folder: str | Path = "results") -> pd.DataFrame:
         A row per outcome and design, MD among them: `outcome`, `design`, `seeds`, `mean` (per cent, or nats), `megabytes`
         that a run sends in all, relative to MD's, and for other designs `difference` to MD with its 95 % interval `low` to
         `high`.
+
+    Raises:
+        InputError: a seed of a design has several runs.
     """
+    # The sweep changes one setting at a time, too; the check is of the usual one.
+    usual = {tables.variant_of(CIFAR10_SHORT.run({}, design, 0)) for design in DESIGNS}
     runs = tables.load_sweep(SWEEP, folder).where(concentration=CONCENTRATION)
-    runs = runs[runs["round"].isin(ROUNDS)]
+    runs = runs[runs["variant"].isin(usual) & runs["round"].isin(ROUNDS)]
+    if runs.duplicated(["seed", "method", "round"]).any():
+        raise InputError(
+            f"the sweep {SWEEP} has several runs of a seed in the setting of the check"
+        )
     sent = runs.groupby(["seed", "method"])["megabytes"].max().unstack()
     rows = []
     for outcome, (column, factor, *_) in OUTCOMES.items():
