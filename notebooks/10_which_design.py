@@ -19,21 +19,23 @@
 #
 # (the-yardstick)=
 #
-# **{term}`Strata of least variance <strata of least variance>`, which we recommend in one case below, miss the [yardstick that we set beforehand](../comparison).** Before the runs we wrote that they are worth a change of code if they need a fifth fewer megabytes than the best rival that asks clients for nothing, on both tasks
+# In short: tune the learning rate of {term}`MD sampling <md>`, the plain baseline, average the server's models, and change the choice of clients only if clients are heterogeneous and a round asks few of them.
+#
+# **{term}`Strata of least variance <strata of least variance>`, which we recommend in that one case, miss the [yardstick that we set beforehand](../comparison).** They are groups of clients, one client of each drawn for a round. Before the runs we wrote that they are worth a change of code if they need a fifth fewer megabytes than the best rival that asks clients for nothing, on both tasks
 # whose clients are given by nature. They do so on neither. On newsgroups by author they need {glue:text}`ch10_second_newsgroups_rival_ratio` times the megabytes of {glue:text}`ch10_second_newsgroups_rival` ([explained below](which-ask)), and on Shakespeare by role
 # {glue:text}`ch10_second_shakespeare_rival_ratio` times those of the design {glue:text}`ch10_second_shakespeare_rival`. Some seeds of either design never hold the accuracy that MD ends with, so these two numbers are rough. Consider the strata in the case of step 3, and not otherwise.
 #
 # **If you train only the last layer, on features of a frozen network, you may need no design at all,** because one round without training ends above a hundred rounds of every design: by less than a point with ridge regression on features of CIFAR-10 and of CIFAR-100 with its twenty superclasses, and by {glue:text}`ch10_closed_means_lead:.1f` points with class means on newsgroups. On CIFAR-100 features
-# ridge regression from sums that clients send once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design {glue:text}`ch10_closed_ridge_best:.1f` % (SCAFFOLD after a hundred rounds, for twice the bytes of MD; at MD's bytes the best is at {glue:text}`ch10_closed_ridge_best_equal:.1f` %). These sums cost {glue:text}`ch10_closed_times_low:.1f` to {glue:text}`ch10_closed_times_high:.1f` times the bytes of a run of MD. Try both heads on a validation split that is like your test set, because
+# ridge regression from sums that clients send once reaches {glue:text}`ch10_closed_ridge:.1f` %, and the best design {glue:text}`ch10_closed_ridge_best:.1f` % (SCAFFOLD after a hundred rounds, for twice the bytes of MD; at MD's bytes the best is at {glue:text}`ch10_closed_ridge_best_equal:.1f` %). On the four CIFAR tasks these sums cost {glue:text}`ch10_closed_times_low:.1f` to {glue:text}`ch10_closed_times_high:.1f` times the bytes of a run of MD. Try both heads on a validation split that is like your test set, because
 # class means end more than five points behind MD on the images ([all five tasks](closed-form)). On newsgroups our own split is not, and would have told us to train.
 #
 # You have a federation to run. Here is what to do, in this order.
 #
-# 1. **Tune the learning rate.** On CIFAR-10 features at concentration 0.1 it takes {term}`MD sampling <md>` from {glue:text}`ch10_rate_small_accuracy:.1f` % at rate {glue:text}`ch10_rate_small:g`, our smallest, to
-#    {glue:text}`ch10_rate_accuracy:.1f` % at rate {glue:text}`ch10_rate:g`, on the validation split. On the test set no design adds a tenth of that there. Tuning costs a run for each rate and schedule, six at least, which is more than any design saves in one run.
+# 1. **Tune the learning rate.** On CIFAR-10 features at concentration 0.1 MD ends at {glue:text}`ch10_rate_small_accuracy:.1f` % with rate {glue:text}`ch10_rate_small:g`, our smallest, at {glue:text}`ch10_rate_one_accuracy:.1f` % with rate 1, and at
+#    {glue:text}`ch10_rate_accuracy:.1f` % with rate {glue:text}`ch10_rate:g`, on the validation split and two seeds. On the test set no design adds half a point there. Tuning costs a run for each rate and schedule, six at least (ours took {glue:text}`ch10_tuning_runs:d` for MD there), which is more than any design saves in one run.
 # 2. **Average the server's models, or let the rate fall.** An average sends nothing and changes no training. On four of eight tasks MD's averaged model ends {glue:text}`ch10_second_average_least:.1f` to {glue:text}`ch10_second_average_most:.1f` points above the last model of the same runs, whose rate is constant there. But a last model whose rate falls by a cosine, and is tuned for it, comes within a point of the average on all eight tasks, on the seeds of tuning. So what an average saves you is mostly the choice of a schedule.
-# 3. **Then ask each client once for 64 numbers, if clients are heterogeneous and a round asks few of them.** Strata of least variance save a third of the bytes on Fashion-MNIST, where they need {glue:text}`ch10_second_fashion_mnist_ratio` times those of MD,
-#    and a fifth on CIFAR-10 features at 0.01, {glue:text}`ch10_second_cifar10_features_0_01_ratio` times. On newsgroups they save about a tenth at most, {glue:text}`ch10_second_newsgroups_ratio`, and on MNIST they need {glue:text}`ch10_second_mnist_ratio` times. Of these four tasks only Fashion-MNIST and MNIST train more than a last layer; the savings on the other two are for those who cannot use a head in closed form.
+# 3. **Then ask each client once for 64 numbers, if clients are heterogeneous and a round asks few of them.** Strata of least variance save a third of the bytes on Fashion-MNIST, once both are tuned: they need {glue:text}`ch10_second_fashion_mnist_ratio` times those of MD there,
+#    and a fifth on CIFAR-10 features at 0.01, {glue:text}`ch10_second_cifar10_features_0_01_ratio` times. On newsgroups they need {glue:text}`ch10_second_newsgroups_ratio` times those of MD, so that they save about a tenth at most, and on MNIST {glue:text}`ch10_second_mnist_ratio` times. The price beside these bytes: every client goes through its data once and answers before the first round, and everybody is asked again when clients join. Of these four tasks only Fashion-MNIST and MNIST train more than a last layer; the savings on the other two are for those who cannot use a head in closed form.
 # 4. **Otherwise take MD.** Where clients are more similar, where a round has fifty participants, or where clients are Shakespeare's roles, the strata save no bytes that ten seeds can see; with fifty of a hundred they cost more than MD.
 # 5. **Leave what costs more in every round.** FedSTS, FedSTaS (as written and corrected), SCAFFOLD and power of choice need at least {glue:text}`ch10_second_costly_low:.2f` times the bytes of MD on all five planned tasks where they ran.
 #
@@ -74,6 +76,18 @@ glue_values("ch10", **saved_bytes.compute_closed_form_numbers(heads, outcomes))
 missed = {c: saved_bytes.count_missed_classes(n, c) for n, c in ((10, 0.01), (10, 0.1))}
 missed_hundred = saved_bytes.count_missed_classes(100, 0.1)
 glue_values("ch10", missed_unlike=missed[0.01], missed_hundred=missed_hundred)
+last_updates = saved_bytes.select_ratios(against_md, "least-variance, updates")
+glue_values("ch10", second_updates_low=last_updates["mean"].min())
+glue_values("ch10", second_updates_high=last_updates["mean"].max())
+expect(
+    "that we can see on the four tasks where they ran",
+    len(last_updates) == 4 and (last_updates["low"] < 1).all() and (last_updates["high"] > 1).all(),
+)
+with_strata = saved_bytes.select_ratios(against_md, saved_bytes.RECOMMENDED)["mean"]
+expect(
+    "two thirds of MD's bytes on Fashion-MNIST and nineteen twentieths",
+    abs(with_strata["fashion-mnist"] - 2 / 3) < 0.03 and abs(with_strata["mnist"] - 0.95) < 0.01,
+)
 expect("with ten classes at 0.1 next to none", missed[0.1] < 0.1 < 1 < missed[0.01])
 models = last_models.compute(settings, recorded)
 tree = decision_tree.build(outcomes, against_md, settings, recorded, heads, models)
@@ -83,8 +97,7 @@ glue_values("ch10", **rate)
 holds = saved_bytes.check(outcomes, against_md)
 expect("They do so on neither", holds["endpoint"])
 expect("Some seeds of either design never hold the accuracy that MD ends with", holds["rough"])
-gain = rate["rate_accuracy"] - rate["rate_small_accuracy"]
-expect("On the test set no design adds a tenth of that there", holds["largest gain"] < 0.1 * gain)
+expect("On the test set no design adds half a point there", holds["largest gain"] < 0.5)
 expect("points above the last model of the same runs", holds["average"])
 last_numbers, holds_last = last_models.summarise(models)
 glue_values("ch10", **last_numbers)
@@ -303,13 +316,13 @@ table(last_models.tabulate(models))
 #
 # (which-ask)=
 #
-# **3. Can each client answer one question before the first round, and is the server allowed to see the answer?** If not, take MD, or clustered sampling by similarity if the server may see single updates. *Clustered by similarity* asks for nothing, and is within half a point of MD at the end on seven of the eight tasks. It saves at most a quarter of the bytes on Fashion-MNIST and none that we can see elsewhere,
+# **3. Can each client answer one question before the first round, and is the server allowed to see the answer?** If not, take MD, or clustered sampling by similarity if the server may see single updates. (Strata can be formed from the clients' last updates, too, but these save nothing that we can see on the four tasks where they ran: they need {glue:text}`ch10_second_updates_low:.2f` to {glue:text}`ch10_second_updates_high:.2f` times the bytes of MD, and each interval contains 1.) *Clustered by similarity* asks for nothing, and is within half a point of MD at the end on seven of the eight tasks. It saves at most a quarter of the bytes on Fashion-MNIST and none that we can see elsewhere,
 # if everybody answers. *HiCS-FL*, which groups clients by last layers, is ahead on newsgroups and behind on the other seven tasks, by 7 to 34 points on CIFAR-10 features at 0.01, Fashion-MNIST and MNIST.
 #
 # (which-unlike)=
 #
-# **4. Does a round of MD miss a good part of the classes?** If so, take strata of least variance, for 256 bytes a client, once. Clients must be able to make the first model from a seed, or else each must download it first. Label counts with Laplace noise ($\varepsilon = 1$ for one example) do as well as the sketch where everybody answers.
-# At concentration 0.01, a round of ten of a hundred clients misses {glue:text}`ch10_missed_unlike:.1f` of ten classes on average, and there the strata saved bytes. With a hundred classes at 0.1 it misses {glue:text}`ch10_missed_hundred:.1f` of the hundred, with ten classes at 0.1 next to none, and nothing that ten seeds can see was saved. With fifty of a hundred participants at 0.1 the strata cost bytes on CIFAR-10 features, {glue:text}`ch10_second_many_ratio` times those of MD, which may draw a client twice and sends less then.
+# **4. Does a round of MD miss a good part of the classes?** If so, take strata of least variance, for 256 bytes a client, once. Clients must be able to make the first model from a seed, or else each must download it first. Label counts with Laplace noise ($\varepsilon = 1$ for one example) do as well as the sketch where everybody answers. To hide a whole client is dearer: noise on its sketch at $\varepsilon = 10$ costs two fifths of the gain or more ({doc}`10c_first_comparison`).
+# At concentration 0.01, a round of ten of a hundred clients with MNIST's or CIFAR-10's number of examples misses {glue:text}`ch10_missed_unlike:.1f` of ten classes on average, and there the strata saved bytes. (The start page's digits are so few that half of the clients hold none, and a round misses more.) This is $\sum_c (1 - \sum_{k \text{ holds } c} \omega_k)^m$, for $m$ draws with the shares $\omega_k$ of data. It tells where to try strata, and not what they save: with about the same number missed they need two thirds of MD's bytes on Fashion-MNIST and nineteen twentieths on MNIST. With a hundred classes at 0.1 it misses {glue:text}`ch10_missed_hundred:.1f` of the hundred, with ten classes at 0.1 next to none, and nothing that ten seeds can see was saved. With fifty of a hundred participants at 0.1 the strata cost bytes on CIFAR-10 features, {glue:text}`ch10_second_many_ratio` times those of MD, which may draw a client twice and sends less then.
 # Where the line is we have not measured. If clients are similar, if a round has many participants, or if you cannot tell, take MD.
 #
 # The names for `--method` of `fedstas run`: `md`, `fedstas-least-variance`, `clustered-similarity`, and `"fedstas-least-variance features=labels epsilon=1"`. {doc}`10b_own_loop` puts a design into your own training loop, and {doc}`10a_own_data` runs the
@@ -399,9 +412,10 @@ display(saved_bytes.offer_downloads({"outcomes.csv": outcomes, "against-md.csv":
 # ```
 #
 # The files have one row for each run and model, and one for each comparison with MD. Any cell can be made again, and a design of your own enters any setting by one command: write a class with one method `draw`, as in
-# {doc}`../teaching/project`. The quickest setting is newsgroups:
+# {doc}`../teaching/project`. The quickest setting is newsgroups, whose word vectors are a package of their own:
 #
 # ```bash
+# pip install -e ".[words]"
 # fedstas arena --edition 2 --setting newsgroups my_design.py
 # ```
 #

@@ -17,7 +17,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.pages import last_models, plots, saved_bytes
-from companion.runs import comparison
 from companion.runs.comparison import Setting
 from companion.runs.records import Record
 
@@ -71,8 +70,6 @@ def build(
     """
     numbers = saved_bytes.compute_rate_gain(settings[saved_bytes.FEATURES], recorded)
     added = numbers["rate_accuracy"] - numbers["rate_small_accuracy"]
-    tuning = comparison.load_curves(settings[saved_bytes.FEATURES], recorded, tuning=True)
-    tuning_runs = tuning.loc[tuning["arm"] == "md", "run"].nunique()
     average = saved_bytes.compute_average_gains(outcomes)
     most = average.iloc[len(average) // 2 :]  # the larger half
     rows = saved_bytes.select_shown(gains[gains["outcome"] == "ratio"])
@@ -128,7 +125,7 @@ def build(
             key="tune",
             text="Tune it first: three rates, more while the best is at an end",
             gain=f"{added:+.1f} points for MD on CIFAR-10 features, from rate {numbers['rate_small']:g} to {numbers['rate']:g}",
-            cost=f"{tuning_runs} runs, once, for both schedules and two seeds",
+            cost=f"{numbers['tuning_runs']} runs, once, for both schedules and two seeds",
             link="which-tune",
             method="md",
             answers=(("then", "average"),),
@@ -182,7 +179,8 @@ def build(
             text="Take least-variance strata",
             gain=f"{get_ratio(saved_bytes.GARMENTS)} times MD's megabytes on Fashion-MNIST, {get_ratio(saved_bytes.UNLIKE)} on "
             f"CIFAR-10 at 0.01, {get_ratio(saved_bytes.BY_AUTHOR)} on newsgroups, {get_ratio('mnist')} on MNIST",
-            cost="64 numbers (256 bytes) a client, once; no secure aggregation",
+            cost="256 bytes and a pass over its data from every client before round 1, again if clients join; no secure "
+            "aggregation",
             link="which-unlike",
             method="fedstas-least-variance",
             cells=list_cells(

@@ -393,17 +393,18 @@ def compute_average_gains(table: pd.DataFrame) -> pd.Series:
 
 
 def compute_rate_gain(setting: Setting, recorded: list[Record]) -> dict[str, float]:
-    """Return MD's validation accuracy in per cent at the smallest rate of the grid and at its best one, and that rate."""
-    tuning = comparison.tabulate_tuning(
-        setting, comparison.load_curves(setting, recorded, tuning=True)
-    )
-    row = tuning.loc["md"].dropna()
+    """Return MD's validation accuracy in per cent at the smallest rate of the grid, at 1 and at its best one, the first and
+    the last of these rates, and the number of its runs."""
+    curves = comparison.load_curves(setting, recorded, tuning=True)
+    row = comparison.tabulate_tuning(setting, curves).loc["md"].dropna()
     schedule, rate = row.idxmax()
     return {
         "rate": float(rate),
         "rate_accuracy": 100 * float(row.max()),
         "rate_small": min(setting.rates),
         "rate_small_accuracy": 100 * float(row[schedule, min(setting.rates)]),
+        "rate_one_accuracy": 100 * float(row[schedule, 1.0]),
+        "tuning_runs": int(curves.loc[curves["arm"] == "md", "run"].nunique()),
     }
 
 
@@ -417,6 +418,13 @@ def _average_designs(table: pd.DataFrame) -> pd.DataFrame:
 def _compute_best_designs(table: pd.DataFrame) -> pd.Series:
     """Return by setting the accuracy in % of the best averaged design, all clients aside, after equal megabytes or rounds."""
     return _average_designs(table).max(axis=1).groupby("setting").max()
+
+
+def select_ratios(gains: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """Return an arm's megabytes relative to MD's, between averaged models with everybody answering, by setting: `mean`, `low`
+    and `high`, of what `comparison.compare` returns against MD."""
+    rows = select_shown(gains[(gains["arm"] == arm) & (gains["outcome"] == "ratio")])
+    return rows[rows["model"] == "average"].set_index("setting")[["mean", "low", "high"]]
 
 
 def count_missed_classes(
