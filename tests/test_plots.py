@@ -163,6 +163,17 @@ def test_a_figure_says_that_nothing_is_recorded():
     plt.close("all")
 
 
+def test_shares_of_largest_classes_are_drawn_in_increasing_order_with_those_of_the_authors():
+    largest = np.array([[1.0, 0.5, 0.7], [0.9, 0.9, 0.3], [0.4, 1.0, 0.8]])
+    figure = ch05.draw_largest_classes(largest, {1: 53.0, 3: 100.0})
+    ours, theirs = figure.axes[0].lines
+    assert list(ours.get_xdata()) == [1, 2, 3]
+    assert ours.get_ydata() == pytest.approx([40, 80, 100])  # of 30 40 50, 70 80 90, 90 100 100
+    assert (list(theirs.get_xdata()), list(theirs.get_ydata())) == ([1, 3], [53, 100])
+    assert theirs.get_linestyle() == "None" and theirs.get_marker() == "o"
+    plt.close(figure)
+
+
 def test_a_published_curve_is_drawn_over_the_median_and_the_90_percent_range_of_our_runs(
     table_of_chapter_5,
 ):

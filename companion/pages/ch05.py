@@ -233,6 +233,28 @@ def draw_partitions(label_counts: dict[str, np.ndarray]) -> Figure:
     return figure
 
 
+def draw_largest_classes(largest: np.ndarray, theirs: dict[int, float]) -> Figure:
+    """Draw what clients have in their largest class, the clients in increasing order of it.
+
+    Args:
+        largest: shares [draws, N] of the clients' largest classes in our draws, of which the median and the middle nine
+            tenths are drawn.
+        theirs: the same shares of the authors' partition in per cent, by the client's place in that order.
+    """
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.6))
+    low, middle, high = np.quantile(100 * np.sort(largest, axis=1), [0.05, 0.5, 0.95], axis=0)
+    place = np.arange(1, largest.shape[1] + 1)
+    ours = pd.DataFrame({"mean": middle, "low": low, "high": high}, place)
+    styles = {"ours": plots.Style(plots.GREY), "theirs": plots.Style(plots.BLACK, "", "o")}
+    axis = {"xlabel": "client, in order of that share", "ylabel": "share of largest class (%)"}
+    lines = {"ours": ours, "theirs": pd.Series(theirs)}
+    plots.curves(ax, lines, styles, names=False, **axis)
+    ax.set(xlim=(-1, 102), ylim=(30, 103))
+    plots.annotate(ax, 22, 84, "dots: the authors' partition", plots.BLACK, 0)
+    plots.annotate(ax, 22, 74, "line and band: our draws", plots.GREY, 0)
+    return figure
+
+
 # Figure 2
 
 
