@@ -125,7 +125,7 @@ SWEEPS = ("preprint", "last-bit", "mnist-0.001", "mnist-iid", "fashion-mnist")
 SWEEPS += ("cifar100", "sensitivity", "batch-size", "privacy", "ablation")
 SWEEPS += ("least-variance", "server-rates", "servers", "optimal-data")
 SWEEPS += ("cifar100-equal-0.001", "cifar100-equal-rates", "cifar100-equal")
-SWEEPS += ("authors-2025",)
+SWEEPS += ("authors-2025", "more-strata")
 grids = {name: tables.load_sweep(name, "results") for name in SWEEPS}
 disjoint, equal = (grids["preprint"].where(partition=p) for p in ch05.PARTITIONS)
 theirs = tables.pivot_seeds(disjoint, "test_accuracy")
@@ -143,7 +143,7 @@ display(
 
 # %% [markdown]
 # ```{provenance} Recorded runs of this chapter, and of its verdicts
-# :recorded: preprint, last-bit, mnist-0.001, mnist-iid, fashion-mnist, cifar100, sensitivity, batch-size, privacy, ablation, server-rates, servers, least-variance, optimal-data, cifar100-equal-0.001, cifar100-equal-rates, cifar100-equal, authors-2025
+# :recorded: preprint, last-bit, mnist-0.001, mnist-iid, fashion-mnist, cifar100, sensitivity, batch-size, privacy, ablation, server-rates, servers, least-variance, optimal-data, cifar100-equal-0.001, cifar100-equal-rates, cifar100-equal, authors-2025, more-strata
 # ```
 #
 # `fedstas sweep NAME --profile paper --folder results` records the runs that a sweep still lacks, and `records.rerun(run)` repeats any single run.
@@ -1139,6 +1139,39 @@ display(
 # %% [markdown]
 # ```{provenance} Table
 # :recorded: sensitivity
+# ```
+#
+# We see no gain from more than ten strata, even when more clients take part. We set as many strata as participants, twenty and forty, and compared them with ten strata at the same number of participants.
+# Corrected FedSTaS changes by {glue:text}`ch5_more_strata_corrected_20` points with twenty and by {glue:text}`ch5_more_strata_corrected_40` points with forty, so a change of half a point lies outside both intervals. Its costs do change. Fewer clients are drawn twice in a round, and each different client downloads the model, so it sends
+# {glue:text}`ch5_more_strata_bytes_20:.2f` and {glue:text}`ch5_more_strata_bytes_40:.2f` times the bytes; but more draws go to small clients, so it processes {glue:text}`ch5_more_strata_examples_20:.2f` and {glue:text}`ch5_more_strata_examples_40:.2f` times the examples. FedSTaS as written, which draws no
+# client twice, sends the same bytes. Its changes are {glue:text}`ch5_more_strata_written_20` and {glue:text}`ch5_more_strata_written_40` points, and five seeds leave both signs open. The folded table has the costs in
+# multiples of those with ten strata (intervals not corrected for the number of comparisons).
+
+# %% tags=["remove-input"]
+more_strata = ch05.compare_strata(grids["more-strata"].frame, around)
+for (method, m), row in more_strata.iterrows():
+    reading = "written" if method == "fedstas" else "corrected"
+    change = statistics.format_interval(*row[["difference", "low", "high"]], "+.2f")
+    glue_values("ch5", **{f"more_strata_{reading}_{m}": change})
+corrected, as_written = (more_strata.loc[m] for m in ("fedstas-unbiased", "fedstas"))
+for m, row in corrected.iterrows():
+    costs = {f"more_strata_{cost}_{m}": row[cost] for cost in ("bytes", "examples")}
+    glue_values("ch5", **costs)
+expect("We see no gain from more than ten strata", more_strata["low"].max() < 0)
+largest = corrected[["low", "high"]].abs().max().max()
+expect("a change of half a point lies outside both intervals", largest < 0.5, largest=largest)
+expect("Fewer clients are drawn twice in a round", corrected["participants"].min() > 1.3)
+expect("more draws go to small clients", corrected["examples"].max() < 0.85)
+expect("sends the same bytes", (as_written["bytes"] == 1).all())
+expect(
+    "five seeds leave both signs open",
+    (more_strata["seeds"] == 5).all() and as_written["high"].min() > 0 > as_written["low"].max(),
+)
+display(fold_table("As many strata as participants", ch05.tabulate_strata(more_strata)))
+
+# %% [markdown]
+# ```{provenance} Table
+# :recorded: more-strata, sensitivity
 # ```
 
 # %% tags=["remove-input"]

@@ -32,6 +32,7 @@ RUN_COUNTS = {  # numbers of declared runs by sweep and profile: results/ has th
     ("one-digit", "paper"): 40,
     ("clustered-messages", "paper"): 5 * 9,
     ("imbalance", "paper"): 24,
+    ("more-strata", "paper"): 2 * 2 * 5,
 }
 
 
@@ -216,6 +217,7 @@ def test_every_declared_run_is_valid_and_declared_once(name, profile):
         "mnist-iid",
         "fashion-mnist",
         "sensitivity",
+        "more-strata",
         "privacy",
         *(n for n in fedsampling_grid.SWEEPS if n != "fedsampling-mnist-ablations"),
     ],
@@ -241,6 +243,16 @@ def test_the_baselines_of_batch_size_and_optimal_data_are_in_other_sweeps():
         assert repr(replace(run, overrides=usual)) in baselines
     for run in experiments.runs("optimal-data", "paper"):
         assert repr(replace(run, method="fedstas", eval_every=1)) in baselines
+
+
+def test_runs_with_more_strata_have_a_draw_for_each_and_a_pair_with_ten():
+    pairs = {repr(run) for run in experiments.runs("sensitivity", "paper")}
+    more = experiments.runs("more-strata", "paper")
+    assert {(r.overrides["strata"], r.clients_per_round) for r in more} == {(20, 20), (40, 40)}
+    for run in more:
+        usual = {k: v for k, v in run.overrides.items() if k != "strata"}
+        assert repr(replace(run, overrides=usual)) in pairs
+    assert methods.parameters("fedstas")["strata"] == 10
 
 
 SWEEP_OF_TRIALS = {"server-rates": "servers", "cifar100-equal-rates": "cifar100-equal"}

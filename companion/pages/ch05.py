@@ -49,6 +49,7 @@ SWEEP_DESCRIPTIONS = {
     "fashion-mnist": "Fashion-MNIST 0.01, disjoint",
     "cifar100": "CIFAR-100 0.001, as stated and with more local work",
     "sensitivity": "one setting at a time, MNIST 0.01 disjoint",
+    "more-strata": "as many strata as participants, twenty and forty, the same",
     "batch-size": "batches of 32 and 512, the same",
     "privacy": "epsilon and M, the same",
     "ablation": "parts of the corrected method, the same",
@@ -832,6 +833,50 @@ def tabulate_gains_by_setting(around: pd.DataFrame) -> pd.DataFrame:
             part = around[around["variant"] == variant]
             rows.append((label, f"{value:g}", tables.describe_gain(part, "fedstas-unbiased", "md")))
     return pd.DataFrame(rows, columns=["setting", "value", "corrected method against MD"])
+
+
+def compare_strata(more: pd.DataFrame, around: pd.DataFrame) -> pd.DataFrame:
+    """Compare as many strata as participants with ten strata, at the same participants and seeds.
+
+    Args:
+        more: the runs of the sweep `more-strata`.
+        around: the runs of the sweep `sensitivity`, of which those with ten strata are taken.
+
+    Returns:
+        One row per method and number of participants, which are its index: final accuracy with ten strata (ten) and with
+        more (more), their difference in points with its 95 % interval low to high, the number of seeds, and in multiples
+        of ten strata the distinct participants, bytes and examples.
+    """
+    rows = {}
+    pairs = product(experiments.STRATIFIED_METHODS, experiments.MORE_STRATA)
+    for method, m in pairs:
+        variants = {
+            "ten": (around, Variant.of(clients_per_round=m)),
+            "more": (more, Variant.of(clients_per_round=m, strata=m)),
+        }
+        both = pd.concat(
+            runs[(runs["variant"] == variant) & (runs["method"] == method)].assign(method=strata)
+            for strata, (runs, variant) in variants.items()
+        )
+        difference = tables.paired_differences(both, GLOBAL, "ten").drop(columns="p").loc["more"]
+        sent, processed = tables.relative_cost(both, "more", "ten")
+        distinct = both.groupby("method")["participants"].mean()
+        costs = {"participants": distinct["more"] / distinct["ten"]}
+        costs |= {"bytes": sent, "examples": processed}
+        levels = tables.summarise(both, GLOBAL)["mean"]
+        rows[method, m] = levels.to_dict() | difference.to_dict() | costs
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def tabulate_strata(compared: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate what `compare_strata` returns: accuracy with ten strata, and what more of them change."""
+    rows = []
+    for (method, m), row in compared.iterrows():
+        difference = statistics.format_interval(*row[["difference", "low", "high"]], "+.2f")
+        costs = f"{row['bytes']:.2f} and {row['examples']:.2f}"
+        rows.append((METHOD_NAMES[method], m, f"{row['ten']:.1f}", difference, costs))
+    heads = ["method", "*m*", "*H* = 10 (%)", "*H* = *m*, points", "bytes and examples"]
+    return pd.DataFrame(rows, columns=heads)
 
 
 def select_by_batch(

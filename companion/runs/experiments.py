@@ -326,6 +326,23 @@ def sensitivity(profile: str) -> list[Run]:
     return _around_default(profile, arms)
 
 
+MORE_STRATA = (20, 40)  # each with as many participants, since every stratum needs a draw
+
+
+def more_strata(profile: str) -> list[Run]:
+    """Return runs with more than ten strata, one for each participant; `sensitivity` has ten strata at the same participants."""
+    if profile == "quick":
+        shape = SMALL | {"clients_per_round": 12}
+        return [
+            Run("digits", "dirichlet", 0.1, m, 0, {"strata": 12}, **shape)
+            for m in STRATIFIED_METHODS
+        ]
+    pairs = product(MORE_STRATA, STRATIFIED_METHODS)
+    return _around_default(
+        profile, [(m, {"strata": h}, {"clients_per_round": h}) for h, m in pairs]
+    )
+
+
 EPSILONS, CAPS = (0.5, 1.0, 3.0, 10.0), (100, 700, 3000)
 
 
@@ -522,6 +539,7 @@ SWEEPS = {
     "cifar100": cifar100,
     "cifar100-equal-0.001": cifar100_equal_bars,
     "sensitivity": sensitivity,
+    "more-strata": more_strata,
     "privacy": privacy,
     "ablation": ablation,
     "optimal-data": optimal_data,
