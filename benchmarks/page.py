@@ -57,8 +57,9 @@ loss of all 60,000 training images took 139 ms there beside the 20 ms of a cohor
 """
 
 
-NO_GPU = """Only the CPU was measured: no GPU figure was taken, since no GPU was at hand. Where there is one,
-`make gpu` compares it with the CPU (cohorts, accuracy, seconds a round), and this page shows what it found."""
+NO_GPU = """Only the CPU was measured: no GPU figure was taken. `make gpu`, which compares a GPU with the CPU
+(cohorts, accuracy, seconds a round) and puts what it finds on this page, was never run on one. Some runs of `results/comparison`
+were recorded on a GPU of another machine, an NVIDIA H100; their seconds are no benchmark, since no CPU took turns with it."""
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -286,6 +287,8 @@ convolutions and pooling are nearly all of the work, and Flower takes only {rati
 
 Compiling helps little. On one core, a round of the perceptron takes {ratio("round-mnist", "compile"):.2f} times as long as ours if torch compiles it, and
 {ratio("round-mnist", "jax"):.2f} times if JAX does. For the CNN the factors are {ratio("round-cifar", "compile"):.1f} and {ratio("round-cifar", "jax"):.1f}. We compile nothing, because that would change the bits of recorded runs.
+
+All times on this page are of CPUs. Some recorded runs of {{doc}}`chapters/10_which_design` were made on a GPU, an NVIDIA H100, but no CPU took turns with it, so we cannot say how much faster it is.
 
 The tables for two machines, and what they leave open, are in the repository, in `benchmarks/README.md`.
 """

@@ -1049,9 +1049,10 @@ expect("exclude zero on each data set", holds["two each"])
 expect("both algorithms are ahead at concentration 0.01", holds["both ahead"])
 expect("None remains when Holm's method corrects for sixteen", holds["none remains"])
 title = "Accuracy of the final models on the clients' own test sets, in the settings of the paper's Fig. 7 and 9 (%, 95 % intervals from five seeds): "
-for setting in (clustered_figures.CIFAR_SHORT, clustered_figures.MNIST):
-    of_data = clustered_figures.local_tests(setting)
-    fold_table(title + clustered_figures.name_data(setting), of_data)
+own_tests = clustered_figures.local_tests(clustered_figures.CIFAR_SHORT)
+fold_table(title + "CIFAR-10", own_tests)
+own_tests = clustered_figures.local_tests(clustered_figures.MNIST)
+fold_table(title + "MNIST", own_tests)
 
 # %% [markdown]
 # ```{provenance} Table

@@ -478,7 +478,7 @@ fold_table(
 # Strata made from last updates know nothing about a client until it has taken part. In their worst cell (a model of one partition, with one $m$) they leave
 # {glue:text}`ch9_from_top:.2f` of MD's error, on CIFAR-100.
 #
-# All settings in numbers:
+# All settings in numbers. FedSTaS has no row of its own: from the same model it draws the same clients with the same weights as FedSTS, and the error takes every update from all of a client's data. What FedSTaS adds, by training on a sample of these data, is not in these tables.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
 how = "Errors of least-variance strata are exact; the others are means of 200 cohorts a cell, or of 60 for the cube method. No server knows the true updates of the last row."

@@ -165,6 +165,18 @@ expect("on CIFAR-100 features and with a thousand clients only", closed["within"
 expect("on CIFAR-10 features at 0.1 it is then behind MD", closed["behind within"])
 
 # %% tags=["remove-cell"]
+on_gpu = ["H100" in run.metadata["environment"]["device"] for run in recorded]
+glue_values("ch10", gpu_runs=sum(on_gpu), all_runs=len(recorded))
+identities = list(zip(on_gpu, (run.identity for run in recorded), strict=True))
+mnist = [gpu for gpu, run in identities if run["task"].removesuffix("-validation") == "mnist"]
+everybody = [gpu for gpu, run in identities if run["clients_per_round"] == run["clients"]]
+halves = [0.4 < np.mean(part) < 0.6 for part in (mnist, everybody)]
+expect(
+    "among them are about half of those of MNIST and about half of those of all clients",
+    all(halves),
+)
+
+# %% tags=["remove-cell"]
 tuned = fine_tuning.compute_outcomes(fine_tuning.load(), outcomes)
 glue_values("ch10", **saved_bytes.compute_fine_tuning_numbers(tuned))
 validated = fine_tuning.validate_head("newsgroups")
@@ -422,7 +434,7 @@ display(saved_bytes.offer_downloads({"outcomes.csv": outcomes, "against-md.csv":
 # ````{dropdown} The six points in which the runs differ from the plan
 # - **Schedules.** At first only the better of the two schedules had its grid of rates extended. Both have now, and no arm's choice changed.
 # - **Runs that diverge before they are evaluated** were not counted at first, so that a rate which diverges did not end a grid. They count as a guess since, as the protocol says.
-# - **Machines.** Most runs of CIFAR-10 with 0.01, of CIFAR-100, of a thousand clients, of Shakespeare and of MNIST were made on another machine than the rest, those of all clients and of MNIST on a GPU (the records name the
+# - **Machines.** Most runs of CIFAR-10 with 0.01, of CIFAR-100, of a thousand clients, of Shakespeare and of MNIST were made on another machine than the rest, and {glue:text}`ch10_gpu_runs:d` of the {glue:text}`ch10_all_runs:,d` recorded runs on its GPU, an NVIDIA H100: among them are about half of those of MNIST and about half of those of all clients (the records name the
 #   machine of each run). Three recorded runs that we made again there drew the same cohorts, and differed by at most one test example of ten thousand.
 # - **Added settings.** MNIST, Fashion-MNIST, and settings in which clients are silent, were added after runs of the six planned settings had been seen, and before runs of their own. Images and silence are corrected for by themselves.
 #   CIFAR-100 features with all hundred classes, and CIFAR-10 features with fifty participants, were added last of all; the answer and

@@ -67,6 +67,16 @@ def test_all_modules_are_on_the_page_and_those_that_it_names_exist():
     assert pages["caption"] == "Back" and files.index("api") == files.index("glossary") - 1
 
 
+def test_the_code_of_a_modules_docstring_is_a_literal_block_with_its_indentation():
+    doc = inspect.getdoc(importlib.import_module("fedstas.cohorts"))
+    code = [line for line in doc.split("\n") if line.startswith("    ")]
+    (block,) = PAGE.section(FULL["cohorts"]).findall(
+        lambda n: isinstance(n, nodes.literal_block) and "Cohorts(" in n.astext()
+    )
+    assert block.astext() == inspect.cleandoc("\n".join(code))
+    assert "\n    cohort = chooser.sample(" in block.astext()
+
+
 def test_anchors_are_unique_and_links_lead_to_them():
     sections = [PAGE.section(m) for m in FULL.values()] + [PAGE.brief(m) for m in BRIEF.values()]
     anchors = [anchor for section in sections for anchor in node_ids(section)]

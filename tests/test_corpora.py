@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from companion.pages import fedsampling
 from fedstas import methods, models, partition, simulation, tasks
 from fedstas.errors import DataError, InputError
 from fedstas.sim import corpora, text
@@ -200,6 +201,19 @@ def test_the_words_of_the_same_posts_are_tokens_with_their_vectors(monkeypatch):
 WIDE = np.array([[1, 0], [0, 2], [3, 4], [5, 6]], dtype=np.float32)
 
 
+def test_tasks_of_texts_name_their_users_as_the_registry_says(archives, monkeypatch):
+    monkeypatch.setattr(corpora, "MIN_POSTS", 2)
+    monkeypatch.setattr(corpora, "MIN_CHARACTERS", 3)
+    monkeypatch.setattr(corpora, "RARE", 1)
+    monkeypatch.setattr(corpora, "MIN_STORIES", 1)
+    monkeypatch.setattr(corpora, "load_vectors", lambda task: (ROWS, VECTORS))
+    stories = (["the cat", "dog"], ["pets", "dogs"])
+    monkeypatch.setattr(corpora, "stories", lambda folder, part="body": (stories, stories))
+    loaded = {name: tasks.load(name, root=archives) for name in tasks.TEXT}
+    assert tuple(n for n, task in loaded.items() if task.users is not None) == tasks.WITH_USERS
+    assert set(tasks.WITH_USERS) | set(tasks.WITHOUT_USERS) == set(tasks.TEXT)
+
+
 @pytest.mark.parametrize("network", ["text-cnn", "transformer"])
 def test_fixed_vectors_are_no_parameters_and_stay_as_they_are(network, archives, monkeypatch):
     monkeypatch.setattr(corpora, "MIN_POSTS", 2)
@@ -272,6 +286,14 @@ def test_shakespeare_has_the_recorded_digest_and_642_roles():
     assert task.digest == "17dcef365073780b51ebb29197d6a9056f5293ac0caabd126f2f6d7a5da66d9d"
     assert (task.classes, task.network, len(set(task.users))) == (60, "ngram", 642)
     assert (task.train_x.shape, len(task.test_x)) == ((163_877, 16), 10_547)
+
+
+@pytest.mark.slow
+def test_the_page_counts_the_posts_of_newsgroups_without_a_word():
+    real_archive(corpora.NEWSGROUPS)
+    posts = [post for texts, *_ in text.fetch_newsgroups(tasks.data_folder()) for post in texts]
+    wordless = sum(not text.find_words(post) for post in posts)
+    assert (len(posts), wordless) == (fedsampling.POSTS, fedsampling.WORDLESS_POSTS)
 
 
 @pytest.mark.slow

@@ -132,6 +132,20 @@ def test_real_text_is_tabulated_by_network_beside_what_the_slides_print_of_it():
     assert (rows["transformer"][1], *rows["transformer"][4:]) == ("20.0 / 21.0", "10.0 / 11.0")
 
 
+def test_a_cell_says_how_many_seeds_it_rests_on_where_runs_diverged():
+    setting = {"task": "reuters-titles", "partition": "lognormal"}
+    levels = {"fedavg": (50.0, 50.0, 50.0), pages.PRIVATE: (50.0, np.nan, 50.0)}
+    runs = make_metrics(
+        setting | {"arm": arm, "seed": seed, "macro_f1": level, "test_accuracy": level + 1}
+        for arm, of_seeds in levels.items()
+        for seed, level in enumerate(of_seeds)
+    )
+    titles = pages.real_text_table(runs, "text-cnn").set_index("method")["titles"]
+    half = "\u00a0±\u00a00.0"
+    assert titles["fedavg"] == f"50.0{half} / 51.0{half}"
+    assert titles[pages.PRIVATE] == f"50.0{half} / 51.0{half} (2 of 3 seeds)"
+
+
 def runs_on_words(levels: dict[str, float]) -> pd.DataFrame:
     """Return five runs of each arm at these macro F1, of which private FedSampling's scatter; a level that is missing is
     that of the first seed alone."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fedstas import methods, partition
+from fedstas.client_sampling import draw_cohort
 from fedstas.data_sampling import FixedRate, Optimal, Requested
 from fedstas.errors import Diverged, InputError
 from fedstas.sim import one_round
@@ -83,6 +84,21 @@ def test_dropped_clients_shrink_the_update_and_the_remedy_removes_only_the_bias(
     )
     remedied = (drop / (1 - drop) * squared_norms + noise / (1 - drop)) / everyone.md_error
     assert result["remedied"] == pytest.approx(remedied, rel=0.1)
+
+
+def test_fedstas_draws_the_clients_of_fedsts_with_their_weights(state):
+    sampled = methods.get("fedstas", n_star=20)
+    cohorts = []
+    for method in (methods.get("fedsts"), sampled):
+        server = one_round.view_at(state, method.clients)
+        rngs = (np.random.default_rng(i) for i in range(20))
+        cohorts.append([draw_cohort(method.clients, server, 4, rng) for rng in rngs])
+    for of_fedsts, of_fedstas in zip(*cohorts, strict=True):
+        assert of_fedsts.clients.tolist() == of_fedstas.clients.tolist()
+        assert of_fedsts.weights.tolist() == of_fedstas.weights.tolist()
+    errors = [one_round.errors(state, m, draws=50) for m in (methods.get("fedsts"), sampled)]
+    assert errors[0]["error"] == errors[1]["error"] and errors[0]["bias"] == errors[1]["bias"]
+    assert errors[0]["examples"] > errors[1]["examples"]
 
 
 def test_with_other_participants_a_design_forgets_its_strata(digits, federation):

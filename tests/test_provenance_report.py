@@ -240,7 +240,7 @@ def test_the_number_of_displays_of_recorded_runs_in_each_chapter():
     }
     assert {stem: count for stem, count in counts.items() if count} == {
         "05_experiments": 22,
-        "06_clustered_sampling": 12,
+        "06_clustered_sampling": 13,
         "07_fedsampling": 13,
         "09_what_we_would_write": 2,
         "09b_variations": 5,

@@ -332,6 +332,23 @@ def test_a_damaged_file_is_refused_with_the_remedy_and_not_changed(tmp_path, mni
     assert file_names(tmp_path) == ["mnist.npz"]
 
 
+@pytest.mark.parametrize(
+    ("damage", "lacks"),
+    [
+        ("a keyed array is missing", "array test_y"),
+        ("other keys", f"arrays {', '.join(tasks.KEYS)}"),
+    ],
+)
+def test_a_file_that_lacks_an_array_is_refused_with_its_name(tmp_path, mnist, damage, lacks):
+    path = tmp_path / "mnist.npz"
+    path.write_bytes(DAMAGED[damage])
+    with pytest.raises(DataError) as exc_info:
+        tasks.load("mnist", root=tmp_path)
+    assert str(exc_info.value) == (
+        f"{path} is damaged or not a data file (it lacks the {lacks}): delete it and load again"
+    )
+
+
 def test_a_file_of_other_data_is_refused_with_the_array_that_differs(tmp_path, mnist):
     altered = ARRAYS | {"test_x": ARRAYS["test_x"] ^ 1}
     np.savez(tmp_path / "mnist.npz", **altered)

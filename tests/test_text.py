@@ -307,7 +307,9 @@ def test_titles_are_cut_to_twelve_words_have_no_users_and_cannot_be_dealt_by_aut
     assert (task.train_x.shape, task.network, task.users) == ((2, 12), "text-cnn", None)
     assert task.train_x[0, :4].tolist() == [3, 4, 5, 0] and (task.train_x[1] == 2).all()
     with pytest.raises(
-        InputError, match=r"^partition natural needs data that name the user of each"
+        InputError,
+        match=r"^partition natural needs data that name the user of each example: topics, newsgroups, newsgroups-tokens, "
+        "newsgroups-words, shakespeare, or your own data",
     ):
         partition.natural(task.train_y, task.users, 2, seed=0)
 

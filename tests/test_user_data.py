@@ -109,6 +109,29 @@ def test_documents_of_the_test_set_may_have_tokens_of_their_own():
         user_data.from_arrays(tokens, Y, tokens[:15], Y[:15], documents=True)
 
 
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            ["a", "b", " ?!", "c"] * 5,
+            r"^5 of 20 texts have no word, and each becomes one unknown word: leave them",
+        ),
+        (
+            ["", *"a" * 19],
+            "^1 of 20 texts has no word and becomes one unknown word: leave it out if its label",
+        ),
+    ],
+)
+def test_texts_without_a_word_become_one_unknown_word_with_a_warning(texts, message):
+    with pytest.warns(UserWarning, match=message) as caught:
+        task = user_data.from_texts(texts, Y, length=3)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert len(task.train_x) + len(task.test_x) == 20
+    unknown = [x.tolist() for x in (*task.train_x, *task.test_x) if x[0] == 1]
+    assert unknown and all(x == [1, 0, 0] for x in unknown)
+
+
+@pytest.mark.filterwarnings("ignore:5 of .. texts")
 def test_from_texts_makes_tokens_of_words():
     texts = ["A good film", "Schöne Tage, 12 gute", "", "good"] * 5
     users = np.arange(20) % 5

@@ -316,9 +316,17 @@ def test_a_figure_of_which_a_claim_is_decided_by_shorter_runs_is_shorter():
 
 def test_the_state_of_a_row_follows_from_which_of_its_sweeps_are_recorded(monkeypatch):
     words = {"all": "recorded", "some": "recorded in part", "none": "declared"}
+    words["part"] = "recorded in part"
     monkeypatch.setattr(coverage, "recorded_state", words.get)
     monkeypatch.setattr(coverage, "SHORTER_SWEEPS", {"none": "short"})
     words["short"] = "recorded"
+    for cell, reason in {
+        "recorded in part: `some`": "`some` is recorded in part",
+        "recorded in part: `some`, `part`": "`some`, `part` are recorded in part",
+        "recorded: `all`; recorded in part: `some` (two rates were tried)": "two rates were tried",
+        "recorded: `all` (in full)": "",
+    }.items():
+        assert coverage.state_of_sweeps(cell)[1] == reason
     for cell, state in {
         "computed": "done",
         "recorded: `all`": "done",

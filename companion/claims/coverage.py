@@ -72,8 +72,10 @@ def state_of_sweeps(cell: str) -> tuple[str, str]:
     """Return the state of a row that names sweeps, and its reason, from what is recorded of them.
 
     Where one sweep has no run and another has, the latter stands in for the former; if the latter is that sweep at a
-    shorter length, no other one matters.
+    shorter length, no other one matters. What stands in brackets at the end of the cell says why runs are missing, and is
+    the reason then.
     """
+    why = re.search(r"\((.+)\)$", cell)
     sweeps = re.findall("`([^`]+)`", cell)
     by_word: dict[str, list[str]] = {"recorded": [], "recorded in part": [], "declared": []}
     for sweep in sweeps:
@@ -89,10 +91,11 @@ def state_of_sweeps(cell: str) -> tuple[str, str]:
             f"{', '.join(missing)} is recorded with less training: {', '.join(shorter)}",
         )
     reason = [f"no run of {', '.join(missing)} is recorded"] if missing else []
-    reason += [f"{', '.join(partial)} is recorded in part"] if partial else []
+    are = "is" if len(partial) == 1 else "are"
+    reason += [f"{', '.join(partial)} {are} recorded in part"] if partial else []
     reason += [f"in its place {', '.join(whole)}"] if missing and whole else []
     state = "partly" if not missing else "substitute" if whole or partial else "not"
-    return state, "; ".join(reason)
+    return state, why[1] if why else "; ".join(reason)
 
 
 def read_items(page: str, claims: list[dict]) -> list[Item]:

@@ -36,6 +36,8 @@ from fedstas.sim import text
 from fedstas.sim.tasks import Task
 
 LABELS = {"fedavg": "fedavg", "fedsampling": "FedSampling"}
+# Posts of the 20 newsgroups: how many there are, and how many have no word without header, quotes and signature.
+POSTS, WORDLESS_POSTS = 18_846, 535
 ARMS = ("centralised", "fedavg", "fedyogi", "fedadagrad", "fedadam")
 ARMS += (*(f"{m}{PLAIN}" for m in ARMS[2:]), PRIVATE, "fedsampling")
 # What the slides print of MIND: macro F1 and accuracy in percent, as they stand there.
@@ -190,10 +192,13 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _metric_cells(runs: pd.DataFrame) -> str:
-    """Return macro F1 / accuracy of the runs that did not diverge, each a mean with half the width of its interval."""
+    """Return macro F1 / accuracy of the runs that did not diverge, each a mean with half the width of its interval; where
+    some diverged, with the number of seeds that the means rest on."""
     finished = runs.dropna(subset=METRICS)
     intervals = (statistics.mean_interval(finished[metric]) for metric in reversed(METRICS))
-    return " / ".join(statistics.format_plus_minus(*each) for each in intervals)
+    cells = " / ".join(statistics.format_plus_minus(*each) for each in intervals)
+    all_finished = len(finished) == len(runs)
+    return cells if all_finished else f"{cells} ({len(finished)} of {len(runs)} seeds)"
 
 
 def real_text_table(runs: pd.DataFrame, network: str) -> pd.DataFrame:

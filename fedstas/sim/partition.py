@@ -16,6 +16,7 @@ import numpy as np
 from fedstas import user_code
 from fedstas.arrays import as_array, as_int_array, as_names
 from fedstas.errors import InputError, check_choice, check_float, check_int, format_value
+from fedstas.sim import tasks
 from fedstas.sim.csv_files import read_json, read_rows
 from fedstas.streams import LARGEST_SEED, stream
 
@@ -365,7 +366,7 @@ def natural(labels, users, clients: int, seed: int, test_users=None) -> Federati
     labels, seed = _check_labels(labels), _check_seed(seed)
     if users is None:
         raise InputError(
-            "partition natural needs data that name the user of each example: topics, newsgroups, shakespeare, or your own "
+            f"partition natural needs data that name the user of each example: {', '.join(tasks.WITH_USERS)}, or your own "
             "data with client= or users="
         )
     users = as_names("users", users)

@@ -51,6 +51,8 @@ TEXT = (
     "reuters-titles",
     "shakespeare",
 )
+WITHOUT_USERS = ("reuters", "reuters-titles")  # texts whose authors are not known
+WITH_USERS = tuple(name for name in TEXT if name not in WITHOUT_USERS)
 NETWORKS = (
     "perceptron",
     "linear",
@@ -603,7 +605,9 @@ def _read_npz(path: Path, keys: tuple[str, ...] = KEYS) -> dict[str, np.ndarray]
         with path.open("rb") as raw, zipfile.ZipFile(raw):
             raw.seek(0)
             with np.load(raw, allow_pickle=False) as file:
-                return {k: file[k] for k in keys}
+                missing = [k for k in keys if k not in file.files]
+                if not missing:
+                    return {k: file[k] for k in keys}
     except PermissionError as error:
         raise DataError(
             f"{path} cannot be read ({error.strerror}): allow it, or set FEDSTAS_DATA to another folder"
@@ -613,6 +617,10 @@ def _read_npz(path: Path, keys: tuple[str, ...] = KEYS) -> dict[str, np.ndarray]
         raise DataError(
             f"{path} is damaged or not a data file ({type(error).__name__}): delete it and load again"
         ) from error
+    arrays = f"array{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+    raise DataError(
+        f"{path} is damaged or not a data file (it lacks the {arrays}): delete it and load again"
+    )
 
 
 def _read_cifar10(folder: Path) -> dict[str, np.ndarray]:

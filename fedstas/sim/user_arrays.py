@@ -76,7 +76,8 @@ def from_texts(
     """Make a task of texts, whose words become tokens.
 
     Words are runs of letters and digits of any script, in lower case. The most frequent ones of the training texts have
-    tokens of their own; any other word has the token 1.
+    tokens of their own; any other word has the token 1. A text without a word becomes one unknown word, with a warning, so
+    that its label and its user are kept.
 
     Args:
         texts: of the examples, strings [n].
@@ -97,6 +98,14 @@ def from_texts(
     arrays = {"x": _as_texts("texts", texts)}
     if test_texts is not None:
         arrays["test_x"] = _as_texts("test_texts", test_texts)
+    empty = sum(not text.find_words(each, text.ANY_WORD) for x in arrays.values() for each in x)
+    if empty:
+        one, count = empty == 1, sum(map(len, arrays.values()))
+        warnings.warn(
+            f"{empty} of {count} texts {'has no word and becomes' if one else 'have no word, and each becomes'} one unknown "
+            f"word: leave {'it' if one else 'them'} out if {'its label' if one else 'their labels'} should not count",
+            stacklevel=2,
+        )
 
     def tokenise(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens of training texts and of test texts, int64 [n, length]."""

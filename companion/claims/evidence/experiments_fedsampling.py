@@ -100,13 +100,15 @@ def decide_against_rivals(
         rivals: the methods that decide.
         metric: the column that is compared.
     """
-    names = setting["task"], setting["partition"].replace("_", " "), setting["network"]
     is_news = setting["task"] == TITLES["task"]
-    place = ON_NEWS if is_news else f"{NOT_HERE} on {', '.join(filter(None, names))} instead,"
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
         """Judge FedSampling with private sizes against each rival, on these runs."""
+        place = (
+            ON_NEWS if is_news else f"{say_not_here(claim)}; on {STAND_INS[setting['task']]}, with "
+        )
+        place += "" if is_news else f"{NETWORK_NAMES[setting['task'], setting['network']]},"
         runs = _recorded_ends(*sweeps)
         runs = runs[(runs[[*setting]] == setting).all(axis=1)]
         lost = runs.loc[(runs["arm"] == PRIVATE) & runs[metric].isna(), "seed"].nunique()
@@ -143,7 +145,7 @@ def decide_against_rivals(
         left_out = f" Left out {seeds} in which private FedSampling diverged." if lost else ""
         evidence = worst.evidence(
             f"{place} points of {METRIC_NAMES[metric]} above {rival} (of the {len(rivals)} rivals the one that decides), "
-            f"{worst.seeds} paired runs.{left_out}{worst.why_undecided}{as_coded}",
+            f"{worst.seeds} paired runs.{left_out}{worst.why_undecided}{as_coded}{'' if is_news else say_twin(claim)}",
             table.round(2),
         )
         evidence = replace(evidence, tried_on=setting["task"])
@@ -154,7 +156,36 @@ def decide_against_rivals(
     return decide
 
 
-NOT_HERE = "The slides' data (mind, amazon-toys, amazon-beauty, femnist) cannot be had here;"
+REVIEWS = ("Amazon-Toys", "Amazon-Beauty")  # that the same runs stand in for
+MISSING_DATA = ("MIND", *REVIEWS, "FEMNIST")  # of the slides, as their claims name them
+STAND_INS = {
+    "newsgroups-words": "posts of 20 newsgroups by author",
+    "mnist": "MNIST dealt by class",
+}
+NETWORK_NAMES = {
+    ("newsgroups-words", ""): "the Text-CNN",
+    ("newsgroups-words", "transformer"): "the Transformer",
+    ("mnist", ""): "the perceptron",
+    ("mnist", IMAGES_NETWORK): "the network of the authors' code",
+}
+
+
+def say_not_here(claim: Claim) -> str:
+    """Say which data set that a claim names cannot be had; a claim that names none is about the three of texts."""
+    own = [name for name in MISSING_DATA if name in claim.statement]
+    return f"{own[0] if own else 'MIND, Amazon-Toys and Amazon-Beauty'} cannot be had here"
+
+
+def say_twin(claim: Claim) -> str:
+    """Say that the claim on the other set of reviews rests on the same runs; "" for a claim on other data."""
+    own = [name for name in REVIEWS if name in claim.statement]
+    others = [name for name in REVIEWS if own and name not in own]
+    return "".join(
+        f" The claim on {name} is judged by the same runs, so its row has the same numbers."
+        for name in others
+    )
+
+
 ON_NEWS = "Judged on titles of Reuters-21578, real news dealt by log-normal sizes as MIND is, since MIND cannot be had here:"
 on_titles = decide_against_rivals((REAL_TEXT,), TITLES, AS_WRITTEN, "macro_f1")
 on_posts = decide_against_rivals((POSTS_TEXT_CNN,), POSTS, AS_WRITTEN, "macro_f1")
@@ -394,7 +425,7 @@ def as_centralised(claim: Claim) -> Evidence:
             )
             raise MissingRuns(
                 "no-data",
-                f"{NOT_HERE} on real text instead, {MIN_PAIRS} seeds of both are not recorded yet: {commands}",
+                f"{say_not_here(claim)}; on real text in their place, {MIN_PAIRS} seeds of both are not recorded yet: {commands}",
             )
         gains = (wide[PRIVATE] - wide["centralised"]).dropna()
         name = f"{name}, {METRIC_NAMES[metric]}"
@@ -402,7 +433,7 @@ def as_centralised(claim: Claim) -> Evidence:
     evidence = evidence_of_parts(
         parts,
         ("cell", "points above centralised"),
-        f"{NOT_HERE} on titles of Reuters and posts of 20 newsgroups instead, points above centralised training in the "
+        f"{say_not_here(claim)}; on titles of Reuters and posts of 20 newsgroups in their place, points above centralised training in the "
         "cell that decides",
         decimals=2,
     )
