@@ -36,10 +36,7 @@ for t in range(1, 41):
     updates = [train(model, *data[k]) for k in cohort.clients]
     for weight, update in zip(chooser.report(cohort, updates), updates, strict=True):
         model = model + weight * update
-    average = average + 0.1 / (1 - 0.9**t) * (
-        model - average
-    )  # no client trains from it: it is to be deployed
+    average = average + 0.1 / (1 - 0.9**t) * (model - average)  # the model to deploy
 last, averaged = (np.mean((test_x @ w).argmax(1) == test_y) for w in (model, average))
-print(
-    f"accuracy after {chooser.round} rounds: last model {last:.3f}, averaged model {averaged:.3f}"
-)
+accuracies = f"last model {last:.3f}, averaged model {averaged:.3f}"
+print(f"accuracy after {chooser.round} rounds: {accuracies}")
