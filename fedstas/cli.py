@@ -225,15 +225,20 @@ def run(
     if len(frame):
         typer.echo(frame.tail(5).to_string(index=False, float_format=lambda v: f"{v:.4f}"))
         last = frame.iloc[-1]
+        accuracy, of_model = f"accuracy {last.test_accuracy:.2%}", "accuracy"
+        if average is not None:  # the averaged model comes first, since it is the one to deploy
+            averaged = f"accuracy of the averaged model {last.test_accuracy_average:.2%}"
+            accuracy = f"{averaged}, of the last model {last.test_accuracy:.2%},"
+            of_model = "accuracy of the last model"
         typer.echo(
             f"{method} on {task}, {len(federation.with_data)} of {count} clients with data, "
-            f"{torch_device.type}: accuracy {last.test_accuracy:.2%} after round {last['round']:.0f}, "
+            f"{torch_device.type}: {accuracy} after round {last['round']:.0f}, "
             f"{(last.bytes_down + last.bytes_up) / 1e6:.1f} MB, {last.seconds:.1f} s"
         )
         if history.client_accuracies is not None:
             have = int((history.client_accuracies >= 0).sum())  # NaN is not
             typer.echo(
-                f"on the clients' own test examples, which {have} of {count} have: accuracy "
+                f"on the clients' own test examples, which {have} of {count} have: {of_model} "
                 f"{last.own_test_accuracy:.2%} on average, {last.own_test_worst_decile:.2%} over the worst tenth"
             )
     if failure is not None:

@@ -2,12 +2,14 @@
 
     from fedstas import Cohorts
     chooser = Cohorts("fedstas-least-variance", sizes=[len(y) for x, y in data], m=10, seed=0)
-    for t in range(rounds):
+    average = model
+    for t in range(1, rounds + 1):
         cohort = chooser.sample(gradients=lambda k: gradient(model, data[k]))
         updates = [train(model, data[k]) for k in cohort.clients]
         for weight, update in zip(chooser.report(cohort, updates), updates):
             if update is not None:  # None: no answer
-                model += float(weight) * update
+                model = model + float(weight) * update
+        average = average + 0.1 / (1 - 0.9**t) * (model - average)  # to deploy
 
 Sizes count examples: of a DataLoader that is len(loader.dataset), since len(loader) counts batches.
 
@@ -88,14 +90,15 @@ class Cohorts:
     """Choose the cohorts of a training loop of one's own, and weigh the updates of their participants.
 
     Args:
-        method: a name of `methods.names()`, a file FILE.py with a design, a `Method`, or a client design. Its local
-            settings do not matter, since you train.
+        method: a name of `methods.names()` or a file FILE.py with a design, either with settings behind it as on the
+            command line, "fedstas-least-variance features=labels epsilon=1"; or a `Method`, or a client design. Its
+            local settings do not matter, since you train.
         sizes: the number of examples of each client, [N], any sequence: of a pair (x, y) it is len(y), of a DataLoader
             len(loader.dataset). The number of a client is its place in it. A
             client without examples is never drawn.
         m: participants of a round.
         seed: of all draws, a whole number; or a numpy Generator, which draws one.
-        settings: of the method, as in `methods.get`.
+        settings: of the method, as in `methods.get`: features="labels", epsilon=1.
 
     Attributes:
         method, m, seed: what was given.
@@ -749,7 +752,8 @@ class _LoopView(ServerView):
 def _get_method(method, settings: dict[str, Any]) -> Method:
     """Return the method of a name and settings, or of a design; `InputError` if weights cannot express it."""
     if isinstance(method, str):
-        result = methods.get(method, **settings)
+        is_file = user_code.FILE.fullmatch(method)  # whose folders may have spaces
+        result = (methods.get if is_file else methods.parse)(method, **settings)
     elif settings:
         names = ", ".join(settings)
         raise InputError(

@@ -754,7 +754,7 @@ def split_spec(spec: str) -> tuple[str, dict]:
     return name, settings
 
 
-def parse(spec: str, **settings) -> Method:
+def parse(spec: str, /, **settings) -> Method:
     """Return the method of a name or file and of its settings, as in `md lr=0.1` or `my_design.py power=0.5`.
 
     Args:

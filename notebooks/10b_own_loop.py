@@ -24,12 +24,14 @@
 # from fedstas import Cohorts
 #
 # chooser = Cohorts("fedstas-least-variance", sizes=[len(y) for x, y in data], m=10, seed=0)
-# for t in range(rounds):
+# average = model
+# for t in range(1, rounds + 1):
 #     cohort = chooser.sample(gradients=lambda k: gradient(model, data[k]))
 #     updates = [train(model, data[k]) for k in cohort.clients]
 #     for weight, update in zip(chooser.report(cohort, updates), updates):
 #         if update is not None:  # None: the client did not answer
-#             model += float(weight) * update
+#             model = model + float(weight) * update
+#     average = average + 0.1 / (1 - 0.9**t) * (model - average)  # the model to deploy
 # ```
 #
 # Two functions are yours. `gradient` returns the gradient of a client's mean loss at the current model. `train` returns an *update*, which is the
@@ -47,6 +49,7 @@ device: str = "auto"  # auto, cpu or cuda
 clients: int = 40  # number of clients
 clients_per_round: int = 5  # participants of a round
 rounds: int = 40  # rounds of a run
+seeds: int = 10  # runs of each design
 
 # %% tags=["hide-input"]
 import json
@@ -60,7 +63,8 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from companion import chapters
-from companion.pages.prose import expect, table
+from companion.pages.prose import expect, glue_values, table
+from companion.runs import statistics
 from fedstas import methods
 from fedstas.aggregation import average_models
 from fedstas.errors import InputError
@@ -97,36 +101,62 @@ def train(model, x, y, steps=5, rate=0.5):
 from fedstas import Cohorts
 
 
-def run(chooser, model, rounds):
-    for _ in range(rounds):
+def run(chooser, model, average, rounds):
+    for t in range(chooser.round + 1, rounds + 1):
         cohort = chooser.sample(gradients=lambda k: gradient(model, *data[k]))
         updates = [train(model, *data[k]) for k in cohort.clients]
         weights = chooser.report(cohort, updates)
         model = model + sum(a * u for a, u in zip(weights, updates, strict=True))
-    return model
+        average = average + 0.1 / (1 - 0.9**t) * (model - average)
+    return model, average
 
 
 def accuracy(model):
     return np.mean((test_x @ model).argmax(1) == test_y)
 
 
-final = {}
+zero = np.zeros((64, 10))
+accuracies = {}
 for name in ("md", "clustered-similarity", "fedstas-least-variance"):
-    chooser = Cohorts(name, sizes=sizes, m=s.clients_per_round, seed=s.seed)
-    final[name] = run(chooser, np.zeros((64, 10)), s.rounds)
-    print(f"{name:24} {accuracy(final[name]):.3f}")
+    accuracies[name] = []
+    for each in range(s.seed, s.seed + s.seeds):
+        chooser = Cohorts(name, sizes=sizes, m=s.clients_per_round, seed=each)
+        accuracies[name].append([accuracy(w) for w in run(chooser, zero, zero, s.rounds)])
+    last, averaged = np.mean(accuracies[name], axis=0)
+    print(f"{name:24} last model {last:.3f}, averaged model {averaged:.3f}")
+
+# %% tags=["remove-cell"]
+scores = {name: pd.DataFrame(pairs, columns=["last", "averaged"]) for name, pairs in accuracies.items()}  # fmt: skip
+md, similar, strata = (100 * each for each in scores.values())
+differences = {
+    "md_average": (md["averaged"], md["last"]),
+    "similar_last": (similar["last"], md["last"]),
+    "strata_md": (strata["averaged"], md["averaged"]),
+    "strata_similar": (strata["averaged"], similar["averaged"]),
+    "similar_md": (similar["averaged"], md["averaged"]),
+}
+gains = {key: statistics.paired_difference(*pair).interval for key, pair in differences.items()}
+formatted = {key: statistics.format_interval(*each, "+.1f") for key, each in gains.items()}
+glue_values("ch10b", seeds=s.seeds, **formatted)
+between = [gains[key] for key in ("strata_md", "strata_similar", "similar_md")]
+expect("Averaging raises the mean of every design", all(each["averaged"].mean() > each["last"].mean() for each in (md, similar, strata)))  # fmt: skip
+largest = max(abs(mean) for mean, _, _ in between)
+expect("more than any design adds to averaged MD sampling", gains["md_average"][1] > 0 and gains["md_average"][0] > largest)  # fmt: skip
+expect("each of the three intervals contains zero", all(low < 0 < high for _, low, high in between))
+expect("Between last models the order of the means is another one", similar["last"].mean() > strata["last"].mean() and strata["averaged"].mean() > similar["averaged"].mean())  # fmt: skip
+expect("an interval that just excludes zero", 0 < gains["similar_last"][1] < gains["similar_last"][0] / 4)  # fmt: skip
 
 # %% [markdown]
-# The three designs ran in the same loop, and only the name changed. One run of each design cannot decide which is better, so {doc}`10_which_design` compares
-# the designs over many runs.
+# The three designs ran in the same loop, and only the name changed. Each line has the mean accuracies of {glue:text}`ch10b_seeds` runs, whose seeds change the draws of clients and nothing else. *Averaged model* is `average`, the average of the server's models
+# that {doc}`10_which_design` advises you to deploy.
 #
-# That page advises you to average the server's models. In a loop this is `average = model` before the first round, and one line after each round `t = 1, 2, ...`:
+# Averaging raises the mean of every design. To MD sampling it adds {glue:text}`ch10b_md_average` points (the numbers in brackets are 95 % intervals, paired by seed), which is more than any design adds to averaged MD sampling. Between averaged models these runs cannot tell the designs apart: least-variance strata
+# end {glue:text}`ch10b_strata_md` points from MD sampling and {glue:text}`ch10b_strata_similar` from clustered sampling by similarity, which ends {glue:text}`ch10b_similar_md` points from MD sampling, and each of the three intervals contains zero. Between last models the order of the means is another one: clustered sampling
+# leads, by {glue:text}`ch10b_similar_last` points over MD sampling, an interval that just excludes zero. All this is one small federation at one rate that nobody has tuned, so {doc}`10_which_design` decides by tuned runs on eight tasks.
 #
-# ```python
-# average = average + 0.1 / (1 - 0.9**t) * (model - average)
-# ```
+# Two things make the averaging line work. Rounds count from 1, because the line divides by zero at `t = 0`; a loop that counts from 0 needs `t + 1` in the place of `t`. And the line comes after the update of the model. The loop of this page counts on from `chooser.round`, the number of rounds so far, so that a resumed run averages rightly.
 #
-# No client trains from `average`, and `average` is what you deploy. With torch, where a loop changes its model in place, keep a copy of the state and average its floating tensors. It is the average that the book measures: the division makes it the model itself after round 1, so that the model before the first round,
+# No client trains from `average`. With torch, where a loop changes its model in place, keep a copy of the state and average its floating tensors. It is the average that the book measures: the division makes it the model itself after round 1, so that the model before the first round,
 # which nobody has trained, has no part in it. `fedstas.aggregation.average_models(average, model, 0.9, t)` computes the same.
 #
 # The simulator uses the same code, so it draws the same cohorts for the same seed and the same answers. Tests compare the two for fifteen methods.
@@ -162,6 +192,20 @@ table(pd.DataFrame(lines, columns=["asks for", "methods"]))
 #
 # A client that is asked must answer. Whoever cannot be asked, as a phone that is switched off, gets the size 0 by `resize` (see below): then it is neither asked nor
 # drawn until you give it its size again. That leaves its data out of the average, and after each `resize` a design that asks once asks everybody again. So for a short absence let the client be drawn, and put `None` in the place of its update.
+#
+# **Settings** stand behind the name, as on the command line, or are keywords. Here the strata are made from label counts, as {doc}`10_which_design` names them for `--method`:
+
+# %%
+counts = [np.bincount(y, minlength=10) for _, y in data]
+common = {"sizes": sizes, "m": s.clients_per_round, "seed": s.seed}
+by_name = Cohorts("fedstas-least-variance features=labels epsilon=1", **common)
+by_keywords = Cohorts("fedstas-least-variance", features="labels", epsilon=1, **common)
+pair = [each.sample(labels=counts).clients for each in (by_name, by_keywords)]
+print(f"asks for: {', '.join(by_name.needs)}; the same cohort: {np.array_equal(*pair)}")
+
+# %% [markdown]
+# With `epsilon`, `sample` itself adds the noise to the counts that your loop gives, so whoever runs the loop has seen the counts. If the server must not see the counts, let each client add the noise (`fedstas.privacy.noisy_counts`)
+# and send the sum, and leave `epsilon` out of the settings.
 #
 # Least-variance strata ask once, in the first round, because they are formed once; in later rounds `sample()` needs nothing, until you call `resize`. Clients that are far away need not send a
 # whole gradient: `chooser.sketch(gradient)` makes 64 numbers of it, a client sends these, and the server calls `sample(sketches=...)`.
@@ -220,30 +264,36 @@ expect("It is the average that the book measures", difference < 1e-12, differenc
 # %% [markdown]
 # ## How do you stop and resume?
 #
-# `state_dict` returns numbers, text, lists and dicts. Store them beside your model with `json`, `pickle` or `torch.save`, at the end of a round. A new process makes `Cohorts` with the
+# `state_dict` returns numbers, text, lists and dicts. Store them beside your model and its average with `json`, `pickle` or `torch.save`, at the end of a round. A new process makes `Cohorts` with the
 # same arguments, and the sizes that clients had when the state was taken, and loads the state. A resumed run equals the run that was not stopped, bit for bit.
 
+
 # %%
-before = Cohorts("clustered-similarity", sizes=sizes, m=s.clients_per_round, seed=s.seed)
-half = run(before, np.zeros((64, 10)), s.rounds // 2)
+def new_chooser():
+    return Cohorts("clustered-similarity", sizes=sizes, m=s.clients_per_round, seed=s.seed)
+
+
+before = new_chooser()
+model, average = run(before, zero, zero, s.rounds // 2)
 folder = Path("mine")
 folder.mkdir(exist_ok=True)
 (folder / "cohorts.json").write_text(json.dumps(before.state_dict()), encoding="utf-8")
-np.save(folder / "model.npy", half)
+np.savez(folder / "models.npz", model=model, average=average)
 
 # later, in another process
 state = json.loads((folder / "cohorts.json").read_text(encoding="utf-8"))
-after = Cohorts("clustered-similarity", sizes=sizes, m=s.clients_per_round, seed=s.seed)
+after, models = new_chooser(), np.load(folder / "models.npz")
 after.load_state_dict(state)
-resumed = run(after, np.load(folder / "model.npy"), s.rounds - s.rounds // 2)
-print("equal:", np.array_equal(resumed, final["clustered-similarity"]))
+resumed = run(after, models["model"], models["average"], s.rounds)
+straight = run(new_chooser(), zero, zero, s.rounds)  # a run that was not stopped
+print("equal:", np.array_equal(resumed, straight))
 
 # %% tags=["remove-cell"]
 few_digits = np.mean([len(np.unique(digits)) <= 2 for _, digits in data])
 expect("clients hold one or two digits", few_digits > 0.5, share=few_digits)
 expect(
     "A resumed run equals the run that was not stopped, bit for bit",
-    np.array_equal(resumed, final["clustered-similarity"]),
+    np.array_equal(resumed, straight),
 )
 
 # %% [markdown]
@@ -328,7 +378,8 @@ expect("never your loss, so any loss will do", explained > 0, explained=explaine
 # ## How do you use it in your Flower app?
 #
 # `FedAvgWithDesign` takes the place of Flower's FedAvg in your server, and your clients stay as they are. Inside is the same `Cohorts`. It takes every design that
-# asks for nothing but sizes and updates (`fedstas.flower.plain_methods()` lists them); {doc}`08_federation` shows what nodes of this package can answer in addition. Here are the client and the server of an app with
+# asks for nothing but sizes and updates (`fedstas.flower.plain_methods()` lists them). That leaves out least-variance strata from sketches or label counts, because a plain client answers no question before it trains; for these your clients
+# must be nodes of this package (`fedstas.flower.client_app`), which {doc}`08_federation` shows. Plain clients can have strata from last updates, `"fedstas-least-variance features=updates"`, but these saved no bytes that we could see ({doc}`09_what_we_would_write`). Here are the client and the server of an app with
 # Adam and batch normalisation; `examples/flower/plain_clients.py` has the whole app. The tests run it in Flower's simulation, which the environment of this book lacks:
 #
 # ```{literalinclude} ../../examples/flower/plain_clients.py
@@ -349,6 +400,17 @@ for _ in range(s.rounds):
     updates = np.array([train(model, *data[k]) for k in cohort.clients])
     total = np.tensordot(chooser.report(cohort, updates), updates, 1)
     model = method.server.step(model, total, moments)
+
+# %% tags=["remove-cell"]
+strata_needs = {
+    features: Cohorts(f"fedstas-least-variance features={features}", **common).needs
+    for features in ("sketch", "labels", "updates")
+}
+expect(
+    "leaves out least-variance strata from sketches or label counts",
+    strata_needs["sketch"] and strata_needs["labels"],
+)
+expect("Plain clients can have strata from last updates", not strata_needs["updates"])
 
 # %% [markdown]
 # Local settings of a method, such as `prox` of `fedprox`, belong to your `train`. For methods that train on a part of the data, such as `fedstas` and

@@ -320,7 +320,9 @@ def test_an_average_is_estimated_to_double_the_time_of_each_evaluation():
 
 
 @pytest.mark.parametrize("average", [0.9, "tail"])
-def test_the_command_measures_the_average(average, tmp_path, digits):
+def test_the_command_measures_the_average_and_ends_with_its_accuracy(
+    average, tmp_path, digits, capsys
+):
     out = tmp_path / "run.parquet"
     line = "run --task digits --clients 20 --clients-per-round 4 --rounds 3 --method md --seed 2"
     with pytest.raises(SystemExit) as caught:
@@ -331,4 +333,8 @@ def test_the_command_measures_the_average(average, tmp_path, digits):
     expected = simulation.run(digits, federation, methods.get("md"), **settings).frame
     drop = {"columns": "seconds"}
     pd.testing.assert_frame_equal(pd.read_parquet(out).drop(**drop), expected.drop(**drop))
+    last = expected.iloc[-1]
+    of_both = f"{last.test_accuracy_average:.2%}, of the last model {last.test_accuracy:.2%}, after"
+    assert last.test_accuracy_average != last.test_accuracy
+    assert f"accuracy of the averaged model {of_both} round 3" in capsys.readouterr().out
     assert compare.compare(out, out).runs.verdict.tolist() == ["identical"]

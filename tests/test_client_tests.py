@@ -173,3 +173,6 @@ def test_the_command_prints_and_records_the_clients_accuracies():
     assert np.nanmean(accuracies) == pytest.approx(frame.own_test_accuracy.iloc[-1])
     text = f"which 11 of 12 have: accuracy {np.nanmean(accuracies):.2%} on average, {min(accuracies[:11]):.2%} over"
     assert text in result.output
+    options = options.replace("o.parquet", "averaged.parquet --average 0.9")
+    result = CliRunner().invoke(cli.app, ["run", "--task", "mine.py", *options.split()])
+    assert text.replace("accuracy", "accuracy of the last model") in result.output

@@ -784,6 +784,9 @@ ARGUMENTS = {
     "unknown method 'mdd' .did you mean md": ("mdd", {}),
     "the settings strata are for a method's name": (Uniform(), {"strata": 3}),
     "has no setting 'strta'": ("fedstas", {"strta": 3}),
+    "has no setting 'spec'": ("md", {"spec": 3}),
+    "'features' after md is no setting: write KEY=VALUE": ("md features", {}),
+    "strata is given twice": ("fedstas strata=3", {"strata": 4}),
     "the method is 3: give a name": (3, {}),
     "the method is <class": (Uniform, {}),
     "sizes are a dict: give a list": ("md", {"sizes": {"a": 3}}),
@@ -815,6 +818,34 @@ def test_wrong_arguments_are_refused_in_a_sentence(sentence):
     method, arguments = ARGUMENTS[sentence]
     with pytest.raises(InputError, match=sentence):
         Cohorts(method, **{"sizes": SIZES, "m": M} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [("features=labels epsilon=1", {}), ("features=labels", {"epsilon": 1})],
+)
+def test_settings_may_stand_behind_the_name_as_on_the_command_line(words, settings):
+    name, arguments = "fedstas-least-variance", {"sizes": SIZES, "m": M, "seed": 2}
+    by_name = Cohorts(f"{name} {words}", **arguments, **settings)
+    by_keywords = Cohorts(name, **arguments, features="labels", epsilon=1)
+    assert by_name.method == by_keywords.method and by_name.needs == ("labels",)
+    for _ in range(3):
+        cohorts = [each.sample(labels=COUNTS) for each in (by_name, by_keywords)]
+        assert cohorts[0].clients.tolist() == cohorts[1].clients.tolist()
+    by_keywords.load_state_dict(by_name.state_dict())  # one identity
+
+
+def test_a_file_with_a_design_may_have_settings_and_lie_in_a_folder_with_a_space(
+    tmp_path, monkeypatch
+):
+    folder = tmp_path / "my designs"
+    folder.mkdir()
+    code = (ROOT / "examples" / "own" / "my_design.py").read_text(encoding="utf-8")
+    (folder / "my_design.py").write_text(code, encoding="utf-8")
+    by_path = Cohorts(str(folder / "my_design.py"), sizes=SIZES, m=M, power=0.3)
+    monkeypatch.chdir(folder)
+    by_words = Cohorts("my_design.py power=0.3", sizes=SIZES, m=M)
+    assert by_path.method.clients == by_words.method.clients
 
 
 def test_the_package_offers_it_by_name_without_torch():

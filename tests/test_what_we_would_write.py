@@ -4,6 +4,7 @@ What other files test already (Hansen-Hurwitz over all cohorts in floating point
 probabilities, the reference cases) is not repeated.
 """
 
+import re
 from collections import Counter
 from fractions import Fraction as Q
 from itertools import combinations, permutations, product
@@ -786,3 +787,23 @@ def test_only_significant_differences_of_strata_that_are_formed_once_are_listed(
     ]
     table = pd.DataFrame(rows, columns=["variant", "rival", "m", "difference", "holm"])
     assert ch09.list_significant_differences(table, "md", 10) == [2.0, -3.0]
+
+
+@pytest.mark.parametrize("stem", ["09_what_we_would_write", "10b_own_loop"])
+def test_the_loop_to_copy_runs_as_it_stands(stem):
+    """With nothing but what the page says is the reader's; it comes near the mean of all clients."""
+    notebooks = Path(__file__).resolve().parents[1] / "notebooks"
+    source = (notebooks / f"{stem}.py").read_text(encoding="utf-8")
+    (block,) = re.findall(r"# ```python\n((?:#.*\n)*?# chooser = .*\n(?:#.*\n)*?)# ```\n", source)
+    points = np.random.default_rng(0).normal(size=(30, 80))
+    names = {
+        "sizes": [3] * 30,
+        "data": [(point, [0, 1, 0]) for point in points],
+        "model": np.zeros(80),
+        "rounds": 100,
+        "gradient": lambda model, client: model - client[0],
+        "train": lambda model, client: 0.05 * (client[0] - model),
+    }
+    exec("\n".join(line[2:] for line in block.splitlines()), names)
+    error = np.square(names.get("average", names["model"]) - points.mean(axis=0)).sum()
+    assert names["chooser"].round == 100 and error < 0.3 * np.square(points.mean(axis=0)).sum()

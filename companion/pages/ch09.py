@@ -20,6 +20,7 @@ from companion.runs.least_variance_results import (
     RECORDED_NAMES,
     RIVALS,
 )
+from companion.runs.records import Record
 from fedstas import allocation, methods
 from fedstas.sim import one_round
 from fedstas.sim.rng import stream
@@ -537,16 +538,38 @@ def compute_costs_of_asking() -> dict[str, float]:
     return {"asked": design_comparison.first_round_surcharge(result), "asked_mb": sketches}
 
 
-def compare_many_clients() -> pd.DataFrame:
+def compare_many_clients(recorded: list[Record]) -> pd.DataFrame:
     """Compare least variance with MD in the second comparison's setting of 1,000 clients.
+
+    Args:
+        recorded: as `comparison.load_runs` returns it.
 
     Returns:
         One row per model ("average" or "raw", the last one) and outcome of `comparison.compare`, which are its index.
     """
     many = comparison.read()["cifar10-features-1000"]
     pair = comparison.narrow(many, ["md", LEAST_VARIANCE])
-    gains = comparison.compare(comparison.outcomes(pair, comparison.load_runs()), "md")
+    gains = comparison.compare(comparison.outcomes(pair, recorded), "md")
     return gains.set_index(["model", "outcome"])
+
+
+def compare_last_updates(recorded: list[Record]) -> pd.DataFrame:
+    """Compare the bytes of strata from last updates with MD's, between averaged models, in the second comparison.
+
+    Args:
+        recorded: as `comparison.load_runs` returns it.
+
+    Returns:
+        One row per setting in which they are recorded, its index: the ratio in the columns of `comparison.compare`.
+    """
+    pairs = [
+        comparison.outcomes(comparison.narrow(setting, ["md", FROM_UPDATES]), recorded)
+        for setting in comparison.read().values()
+        if FROM_UPDATES in {arm.name for arm in setting.arms}
+    ]
+    gains = comparison.compare(pd.concat([each for each in pairs if len(each)]), "md")
+    is_ratio = (gains["model"] == "average") & (gains["outcome"] == "ratio")
+    return gains[is_ratio].set_index("setting")
 
 
 def compute_cifar_accuracies(sweep: tables.RecordedSweep) -> dict[tuple[str, str], float]:
