@@ -337,7 +337,7 @@ table(last_models.tabulate(models))
 # At concentration 0.01, a round of ten of a hundred clients with MNIST's or CIFAR-10's number of examples misses {glue:text}`ch10_missed_unlike:.1f` of ten classes on average, and there the strata saved bytes. (The start page's digits are so few that half of the clients hold none, and a round misses more.) This is $\sum_c (1 - \sum_{k \text{ holds } c} \omega_k)^m$, for $m$ draws with the shares $\omega_k$ of data. It tells where to try strata, and not what they save: with about the same number missed they need two thirds of MD's bytes on Fashion-MNIST and nineteen twentieths on MNIST. With a hundred classes at 0.1 it misses {glue:text}`ch10_missed_hundred:.1f` of the hundred, with ten classes at 0.1 next to none, and nothing that ten seeds can see was saved. With fifty of a hundred participants at 0.1 the strata cost bytes on CIFAR-10 features, {glue:text}`ch10_second_many_ratio` times those of MD, which may draw a client twice and sends less then.
 # Where the line is we have not measured. If clients are similar, if a round has many participants, or if you cannot tell, take MD.
 #
-# The names for `--method` of `fedstas run`: `md`, `fedstas-least-variance`, `clustered-similarity`, and `"fedstas-least-variance features=labels epsilon=1"`. {doc}`10b_own_loop` puts a design into your own training loop, and {doc}`10a_own_data` runs the
+# The names for `--method` of `fedstas run`, and for `fedstas.Cohorts` in a loop of your own: `md`, `fedstas-least-variance`, `clustered-similarity`, and `"fedstas-least-variance features=labels epsilon=1"`. {doc}`10b_own_loop` puts a design into your own training loop, and {doc}`10a_own_data` runs the
 # simulator on your own data.
 #
 # ## What does a design cost?

@@ -325,11 +325,15 @@ def test_the_gain_of_a_rate_is_that_of_the_best_over_the_smallest_of_the_grid(re
     rows = {"md": [0.5, 0.6, 0.7, 0.4, 0.8, np.nan], "least-variance": [0.9] * 6}
     tuning = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
     monkeypatch.setattr(comparison, "tabulate_tuning", lambda setting, curves: tuning)
+    curves = pd.DataFrame({"arm": ["md", "md", "md", "least-variance"], "run": [1, 1, 2, 3]})
+    monkeypatch.setattr(comparison, "load_curves", lambda *_, **__: curves)
     assert saved_bytes.compute_rate_gain(read(), []) == {
         "rate": 0.3,
         "rate_accuracy": pytest.approx(80),
         "rate_small": 0.1,
         "rate_small_accuracy": pytest.approx(40),
+        "rate_one_accuracy": pytest.approx(np.nan, nan_ok=True),
+        "tuning_runs": 2,
     }
 
 

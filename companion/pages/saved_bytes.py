@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import base64
 import re
 from collections.abc import Iterable
@@ -403,7 +404,7 @@ def compute_rate_gain(setting: Setting, recorded: list[Record]) -> dict[str, flo
         "rate_accuracy": 100 * float(row.max()),
         "rate_small": min(setting.rates),
         "rate_small_accuracy": 100 * float(row[schedule, min(setting.rates)]),
-        "rate_one_accuracy": 100 * float(row[schedule, 1.0]),
+        "rate_one_accuracy": 100 * float(row.get((schedule, 1.0), math.nan)),
         "tuning_runs": int(curves.loc[curves["arm"] == "md", "run"].nunique()),
     }
 
