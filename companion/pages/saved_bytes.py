@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import base64
+import math
 import re
 from collections.abc import Iterable
 
