@@ -17,9 +17,9 @@
 # :needs: what a design is, from the page on weights; the methods, from the pages on strata, clustered sampling and least variance
 # ```
 #
-# (the-yardstick)=
-#
 # In short: tune the learning rate of {term}`MD sampling <md>`, the plain baseline, average the server's models, and change the choice of clients only if clients are heterogeneous and a round asks few of them.
+#
+# (the-yardstick)=
 #
 # **{term}`Strata of least variance <strata of least variance>`, which we recommend in that one case, miss the [yardstick that we set beforehand](../comparison).** They are groups of clients, one client of each drawn for a round. Before the runs we wrote that they are worth a change of code if they need a fifth fewer megabytes than the best rival that asks clients for nothing, on both tasks
 # whose clients are given by nature. They do so on neither. On newsgroups by author they need {glue:text}`ch10_second_newsgroups_rival_ratio` times the megabytes of {glue:text}`ch10_second_newsgroups_rival` ([explained below](which-ask)), and on Shakespeare by role
