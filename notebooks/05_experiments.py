@@ -240,7 +240,7 @@ expect("a concentrated one", 0 < as_concentrated < 10, draws=as_concentrated)
 # :recorded: partitions
 # ```
 #
-# Their partition looks like a draw of ours, if a concentrated one. In our draws {glue:text}`ch5_pure_low` to {glue:text}`ch5_pure_high` clients have over 99 % of their examples in a single class, and {glue:text}`ch5_nine_low` to
+# Their partition looks like a draw of ours, though a concentrated one. In our draws {glue:text}`ch5_pure_low` to {glue:text}`ch5_pure_high` clients have over 99 % of their examples in a single class, and {glue:text}`ch5_nine_low` to
 # {glue:text}`ch5_nine_high` hold exactly one example of class 9. Both of the authors' numbers lie inside these ranges: {glue:text}`ch5_their_pure` and {glue:text}`ch5_their_nine`. But on average the largest class has
 # {glue:text}`ch5_their_mean:.1f` % of a client's examples in their table, which only {glue:text}`ch5_as_concentrated` of our {glue:text}`ch5_draws` draws reach. We chose this number after we had seen the figure, so it is no evidence of another recipe. The table need not show the partition of the paper's Figure 1, because the code draws without a seed.
 

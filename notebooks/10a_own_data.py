@@ -285,7 +285,7 @@ assert not failures, failures
 # Read the column *against md*. Its differences are taken seed by seed, so a lucky deal of the data helps no design. An interval that contains 0
 # decides nothing yet: record more seeds. Only runs of one task, one network and one partition stand in one table. Here all designs ran at one rate, 0.1, and their last models are compared, so the table shows how
 # to read a comparison and does not decide one. `fedstas run --average 0.9` also measures the average of the server's models, which {doc}`10_which_design` advises you to deploy;
-# its last line then gives the accuracy of the averaged model first and that of the last model second.
+# its summary line then gives the accuracy of the averaged model first and that of the last model second.
 
 # %%
 frame, identities = ch10a.load_runs(todo, "runs/own-data")

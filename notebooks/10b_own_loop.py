@@ -141,18 +141,18 @@ glue_values("ch10b", seeds=s.seeds, **formatted)
 between = [gains[key] for key in ("strata_md", "strata_similar", "similar_md")]
 expect("Averaging raises the mean of every design", all(each["averaged"].mean() > each["last"].mean() for each in (md, similar, strata)))  # fmt: skip
 largest = max(abs(mean) for mean, _, _ in between)
-expect("more than any design adds to averaged MD sampling", gains["md_average"][1] > 0 and gains["md_average"][0] > largest)  # fmt: skip
+expect("more than either of the other designs adds to averaged MD sampling", gains["md_average"][1] > 0 and gains["md_average"][0] > largest)  # fmt: skip
 expect("each of the three intervals contains zero", all(low < 0 < high for _, low, high in between))
 expect("Between last models the order of the means is another one", similar["last"].mean() > strata["last"].mean() and strata["averaged"].mean() > similar["averaged"].mean())  # fmt: skip
-expect("an interval that just excludes zero", 0 < gains["similar_last"][1] < gains["similar_last"][0] / 4)  # fmt: skip
+expect("this interval just excludes zero", 0 < gains["similar_last"][1] < gains["similar_last"][0] / 4)  # fmt: skip
 
 # %% [markdown]
 # The three designs ran in the same loop, and only the name changed. Each line has the mean accuracies of {glue:text}`ch10b_seeds` runs, whose seeds change the draws of clients and nothing else. *Averaged model* is `average`, the average of the server's models
 # that {doc}`10_which_design` advises you to deploy.
 #
-# Averaging raises the mean of every design. To MD sampling it adds {glue:text}`ch10b_md_average` points (the numbers in brackets are 95 % intervals, paired by seed), which is more than any design adds to averaged MD sampling. Between averaged models these runs cannot tell the designs apart: least-variance strata
-# end {glue:text}`ch10b_strata_md` points from MD sampling and {glue:text}`ch10b_strata_similar` from clustered sampling by similarity, which ends {glue:text}`ch10b_similar_md` points from MD sampling, and each of the three intervals contains zero. Between last models the order of the means is another one: clustered sampling
-# leads, by {glue:text}`ch10b_similar_last` points over MD sampling, an interval that just excludes zero. All this is one small federation at one rate that nobody has tuned, so {doc}`10_which_design` decides by tuned runs on eight tasks.
+# Averaging raises the mean of every design. To MD sampling it adds {glue:text}`ch10b_md_average` points (the numbers in brackets are 95 % intervals, paired by seed), which is more than either of the other designs adds to averaged MD sampling. Between averaged models these runs cannot tell the designs apart: least-variance strata
+# end {glue:text}`ch10b_strata_md` points above MD sampling and {glue:text}`ch10b_strata_similar` above clustered sampling by similarity, which ends {glue:text}`ch10b_similar_md` points above MD sampling, and each of the three intervals contains zero. Between last models the order of the means is another one: clustered sampling
+# leads, by {glue:text}`ch10b_similar_last` points over MD sampling, and this interval just excludes zero. All this is one small federation at one rate that nobody has tuned, so {doc}`10_which_design` decides by tuned runs on eight tasks.
 #
 # Two things make the averaging line work. Rounds count from 1, because the line divides by zero at `t = 0`; a loop that counts from 0 needs `t + 1` in the place of `t`. And the line comes after the update of the model. The loop of this page counts on from `chooser.round`, the number of rounds so far, so that a resumed run averages rightly.
 #

@@ -62,7 +62,8 @@ class FedAvgWithDesign(FedAvg):
     `load_state_dict` before `start`. Flower counts rounds from 1 again then.
 
     Args:
-        method: as of `Cohorts`: a name of `plain_methods()` or another with settings, as "fedstas-least-variance features=updates",
+        method: as of `Cohorts`: a name of `plain_methods()`, or another one whose settings ask clients for nothing, as
+            "fedstas-least-variance features=updates",
             a `Method`, or a client design.
         clients_per_round: the number of participants m, of all nodes with data if there are fewer.
         seed: of the draws.
