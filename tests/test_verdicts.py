@@ -901,9 +901,9 @@ def test_a_row_on_real_text_says_how_many_seeds_are_left_out_because_fedsampling
     titles = runs[(runs[[*fedsampling.TITLES]] == fedsampling.TITLES).all(axis=1)]
     private = titles[titles["arm"] == fedsampling.PRIVATE]
     lost = int(private["macro_f1"].isna().sum())
-    note = fedsampling.on_titles(None).note
+    note = fedsampling.on_titles(SimpleNamespace(statement="MIND")).note
     assert lost > 0 and f"Left out are {lost} seeds in which private FedSampling diverged." in note
-    assert "Left out" not in fedsampling.on_posts(None).note
+    assert "Left out" not in fedsampling.on_posts(SimpleNamespace(statement="Amazon-Toys")).note
 
 
 def test_deciding_part_returns_the_part_on_which_the_verdict_depends():
@@ -1044,6 +1044,6 @@ def test_the_row_on_the_network_for_images_says_what_a_tenth_of_the_clients_give
         for seed in range(5)
     ]
     monkeypatch.setattr(fedsampling, "_recorded_ends", lambda *sweeps: pd.DataFrame(rows))
-    evidence = fedsampling.sorted_by_class_convolutional(None)
+    evidence = fedsampling.sorted_by_class_convolutional(SimpleNamespace(statement="FEMNIST"))
     assert (evidence.verdict, evidence.substitute) == ("no-data", "agrees")
     assert evidence.note.endswith("the points above fedavg are 1.0 (0.4 to 1.6).")
