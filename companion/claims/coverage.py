@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 
-from companion.claims.evidence.clustered_losses import REDUCED
+from companion.claims.evidence.clustered_losses import CIFAR, CIFAR_SHORT, REDUCED
 from companion.runs import experiments
 
 ROOT = Path(__file__).resolve().parents[2]
 STATES = ("done", "shorter", "substitute", "partly", "not")
 # Sweeps of which another one repeats, on the same data, all that the paper's figures show, with less training.
-SHORTER_SWEEPS = {"clustered-cifar10": "clustered-cifar10-short"}
+SHORTER_SWEEPS = {CIFAR.sweep: CIFAR_SHORT.sweep}
 # The sections of the page with a row for each item, and the paper in the ledger whose figures they list.
 PAPERS = {
     "FedSTaS, journal version": "journal",

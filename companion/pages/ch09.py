@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 from matplotlib.figure import Figure
 
-from companion.pages import asking, design_comparison, draw_probabilities, plots
+from companion.pages import asking, design_comparison, draw_probabilities, plots, saved_bytes
 from companion.runs import comparison, feature_errors, one_rounds, protocol, statistics, tables
 from companion.runs.least_variance_results import (
     FROM_UPDATES,
@@ -560,7 +560,7 @@ def compare_last_updates(recorded: list[Record]) -> pd.DataFrame:
         recorded: as `comparison.load_runs` returns it.
 
     Returns:
-        One row per setting in which they are recorded, its index: the ratio in the columns of `comparison.compare`.
+        One row per setting in which they are recorded, its index, as `saved_bytes.select_ratios` returns it.
     """
     pairs = [
         comparison.outcomes(comparison.narrow(setting, ["md", FROM_UPDATES]), recorded)
@@ -568,8 +568,7 @@ def compare_last_updates(recorded: list[Record]) -> pd.DataFrame:
         if FROM_UPDATES in {arm.name for arm in setting.arms}
     ]
     gains = comparison.compare(pd.concat([each for each in pairs if len(each)]), "md")
-    is_ratio = (gains["model"] == "average") & (gains["outcome"] == "ratio")
-    return gains[is_ratio].set_index("setting")
+    return saved_bytes.select_ratios(gains, FROM_UPDATES)
 
 
 def compute_cifar_accuracies(sweep: tables.RecordedSweep) -> dict[tuple[str, str], float]:

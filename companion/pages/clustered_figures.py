@@ -494,12 +494,11 @@ def reduced_findings() -> tuple[dict[str, str], dict[str, bool]]:
     keys = zip(("md", "sizes", "similar"), faster.values(), strict=True)
     percents = {f"faster_{key}": [100 * end for end in gain] for key, gain in keys}
     shares = {f"saved_{c:g}": saved["Algorithm 2"][c] for c in (0.1, 0.01)}
-    numbers_of_work = {}
     shares |= {"calm": loss_jumps["Algorithm 2"]}
+    numbers = {k: statistics.format_interval(*v, ".2f") for k, v in nats.items()}
     for key, name in (("saved_work", "Algorithm 2"), ("saved_work_sizes", "Algorithm 1")):
         share = 100 * saved_by_work.loc[name, ["of a share", "low", "high"]].astype(float)
-        numbers_of_work[key] = statistics.format_interval(*share, "+.0f")
-    numbers = {k: statistics.format_interval(*v, ".2f") for k, v in nats.items()} | numbers_of_work
+        numbers[key] = statistics.format_interval(*share, "+.0f")
     numbers |= {m: statistics.format_interval(*v, ".2f") for m, v in by_measure.items()}
     numbers |= {
         f"mu_{mu:g}": statistics.format_interval(*row, ".3f" if mu < 1 else ".2f")

@@ -422,10 +422,10 @@ def _compute_best_designs(table: pd.DataFrame) -> pd.Series:
 
 
 def select_ratios(gains: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """Return an arm's megabytes relative to MD's, between averaged models with everybody answering, by setting: `mean`, `low`
-    and `high`, of what `comparison.compare` returns against MD."""
+    """Return an arm's megabytes relative to MD's, between averaged models with everybody answering: of what
+    `comparison.compare` returns against MD, the rows by setting."""
     rows = select_shown(gains[(gains["arm"] == arm) & (gains["outcome"] == "ratio")])
-    return rows[rows["model"] == "average"].set_index("setting")[["mean", "low", "high"]]
+    return rows[rows["model"] == "average"].set_index("setting")
 
 
 def count_missed_classes(

@@ -63,8 +63,7 @@ class FedAvgWithDesign(FedAvg):
 
     Args:
         method: as of `Cohorts`: a name of `plain_methods()`, or another one whose settings ask clients for nothing, as
-            "fedstas-least-variance features=updates",
-            a `Method`, or a client design.
+            "fedstas-least-variance features=updates"; a `Method`, or a client design.
         clients_per_round: the number of participants m, of all nodes with data if there are fewer.
         seed: of the draws.
         sizes: the numbers of examples by node id, as a dict or function; a node without one (None) is asked.

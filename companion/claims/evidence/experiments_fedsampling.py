@@ -105,10 +105,12 @@ def decide_against_rivals(
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
         """Judge FedSampling with private sizes against each rival, on these runs."""
-        place = (
-            ON_NEWS if is_news else f"{say_not_here(claim)}; on {STAND_INS[setting['task']]}, with "
-        )
-        place += "" if is_news else f"{NETWORK_NAMES[setting['task'], setting['network']]},"
+        if is_news:
+            place, twin = ON_NEWS, ""
+        else:
+            network = NETWORK_NAMES[setting["task"], setting["network"]]
+            place = f"{say_not_here(claim)}; on {STAND_INS[setting['task']]}, with {network},"
+            twin = say_twin(claim)
         runs = _recorded_ends(*sweeps)
         runs = runs[(runs[[*setting]] == setting).all(axis=1)]
         lost = runs.loc[(runs["arm"] == PRIVATE) & runs[metric].isna(), "seed"].nunique()
@@ -145,7 +147,7 @@ def decide_against_rivals(
         left_out = f" Left out {seeds} in which private FedSampling diverged." if lost else ""
         evidence = worst.evidence(
             f"{place} points of {METRIC_NAMES[metric]} above {rival} (of the {len(rivals)} rivals the one that decides), "
-            f"{worst.seeds} paired runs.{left_out}{worst.why_undecided}{as_coded}{'' if is_news else say_twin(claim)}",
+            f"{worst.seeds} paired runs.{left_out}{worst.why_undecided}{as_coded}{twin}",
             table.round(2),
         )
         evidence = replace(evidence, tried_on=setting["task"])
