@@ -522,8 +522,42 @@ def authors_2025(profile: str) -> list[Run]:
     return runs
 
 
+def authors_january(profile: str) -> list[Run]:
+    """Return runs of FedSTS beside the authors' curve of January 2025, on CIFAR-10 at concentration 0.1 with equal sizes.
+
+    Their network, partition, levels, batches, steps and rounds, two seeds. The code is that of December 2024, which
+    stratifies once; that of January stratifies in each round, which takes several hours of a core for one run.
+    """
+    task, network, shape, seeds = (
+        "cifar10",
+        "convolutional-dropout",
+        {"rounds": 300, "eval_every": 10},
+        range(2),
+    )
+    if profile == "laptop":
+        seeds = seeds[:1]
+    if profile == "quick":
+        task, network, shape, seeds = "digits", "", SMALL, seeds[:1]
+    local = {"steps": 20, "batch": 64, "lr": 0.01, "levels": 10}
+    return [
+        Run(
+            task,
+            "dirichlet_fixed_size",
+            0.1,
+            "fedsts-authors-dec",
+            seed,
+            local,
+            network=network,
+            initial_model="seed",
+            **shape,
+        )
+        for seed in seeds
+    ]
+
+
 SWEEPS = {
     "preprint": preprint,
+    "authors-january": authors_january,
     "authors-2025": authors_2025,
     "least-variance": least_variance,
     "last-bit": last_bit,
