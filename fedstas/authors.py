@@ -1,10 +1,12 @@
 """The designs of the authors' released code of December 2024, where it differs from the paper.
 
-They are written from a description of that code, with two changes. Probabilities are at most 1 and m_h at most N_h;
+They are written from a description of that code, with three changes. Probabilities are at most 1 and m_h at most N_h;
 otherwise the code would run on the authors' federation only. Gradients are rounded before they are clustered, and the
 first of equally good k-means starts is taken: in the authors' code a rounding error decides which start is best, and so
-the order of the centres and the strata, so that a run cannot be repeated on another processor. As in their code, a
-stratum with m_h = 0 is never drawn.
+the order of the centres and the strata, so that a run cannot be repeated on another processor. On IID data the authors'
+code draws ten of the hundred clients uniformly, with each of its methods, and uses the strata for FedSTaS's weights
+alone; these designs know nothing of the partition, and draw from strata there, too. As in their code, a stratum with
+m_h = 0 is never drawn.
 """
 
 from dataclasses import dataclass

@@ -33,6 +33,7 @@ RUN_COUNTS = {  # numbers of declared runs by sweep and profile: results/ has th
     ("clustered-messages", "paper"): 5 * 9,
     ("imbalance", "paper"): 24,
     ("more-strata", "paper"): 2 * 2 * 5,
+    ("authors-january", "paper"): 2,
 }
 
 
@@ -218,6 +219,7 @@ def test_every_declared_run_is_valid_and_declared_once(name, profile):
         "fashion-mnist",
         "sensitivity",
         "more-strata",
+        "authors-january",
         "privacy",
         *(n for n in fedsampling_grid.SWEEPS if n != "fedsampling-mnist-ablations"),
     ],

@@ -174,6 +174,17 @@ def test_shares_of_largest_classes_are_drawn_in_increasing_order_with_those_of_t
     plt.close(figure)
 
 
+def test_each_run_has_a_line_beside_the_authors_curve_of_cifar10():
+    wide = pd.DataFrame({0: [10.0, 20.0], 1: [12.0, 18.0]}, index=[10, 20])
+    figure = ch05.draw_january(wide, {10: 9.8, 20: 12.3})
+    lines = {line.get_gid(): line for line in figure.axes[0].lines if line.get_gid()}
+    assert list(lines) == ["ours, seed 0", "ours, seed 1", "theirs"]
+    assert [line.get_linestyle() for line in lines.values()] == ["-", "--", "-"]
+    assert list(lines["ours, seed 1"].get_ydata()) == [12, 18]
+    assert list(lines["theirs"].get_ydata()) == [9.8, 12.3]
+    plt.close(figure)
+
+
 def test_a_published_curve_is_drawn_over_the_median_and_the_90_percent_range_of_our_runs(
     table_of_chapter_5,
 ):

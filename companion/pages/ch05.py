@@ -61,6 +61,7 @@ SWEEP_DESCRIPTIONS = {
     "cifar100-equal-rates": "one seed, to choose rates on CIFAR-100 0.1, equal sizes",
     "cifar100-equal": "CIFAR-100 0.1, equal sizes, at these rates",
     "authors-2025": "the authors' code of 2025 beside the text, frozen features of CIFAR-10",
+    "authors-january": "CIFAR-10 0.1, equal sizes, as the authors trained on it in January 2025",
 }
 
 
@@ -552,6 +553,23 @@ PLACES_OF_2025 = {  # the settings of the authors' code of 2025, by title
     "0.1": ("dirichlet", 0.1),
     "IID": ("iid", None),
 }
+
+
+def draw_january(wide: pd.DataFrame, theirs: dict[int, float]) -> Figure:
+    """Draw our runs of FedSTS on CIFAR-10 beside the authors' curve of January 2025.
+
+    Args:
+        wide: the accuracies of our runs under the clients' class shares (%), a column for each seed, by round.
+        theirs: the authors' accuracy (%) by round.
+    """
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.6))
+    lines = {f"ours, seed {seed}": wide[seed] for seed in wide} | {"theirs": pd.Series(theirs)}
+    dashes = dict(zip(lines, ("-", "--"), strict=False))
+    styles = {name: plots.VERSIONS["as coded"]._replace(dash=dash) for name, dash in dashes.items()}
+    styles |= {"theirs": plots.Style(plots.BLACK, marker="o")}
+    axis = {"xlabel": "round", "ylabel": plots.SHORT_METRICS[SHARES]}
+    plots.curves(ax, lines, styles, **axis)
+    return figure
 
 
 def split_code_of_2025(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:

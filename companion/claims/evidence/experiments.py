@@ -599,6 +599,11 @@ def decide_everywhere(
             note += (
                 " For CIFAR-100 no network is named: its rows are with the network that we tried."
             )
+        if any(setting.partition == "iid" for setting, _ in pairs):
+            note += (
+                " On IID data the authors' code of December 2024 draws ten clients uniformly, whatever the "
+                "method; these runs draw from strata, as the text has it."
+            )
         ours = f"{listed.count('agrees')} of {len(listed)}"
         return Evidence(combine_verdicts(listed), ours, note=note, table=table)
 
