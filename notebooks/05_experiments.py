@@ -823,7 +823,7 @@ last_ten = slice(210, 300)  # rounds of the last ten evaluations
 # %% tags=["remove-input"]
 glue_figure("figure_january", ch05.draw_january(january, theirs_in_january))
 glue_values("ch5", january_last=theirs_in_january[300])
-glue_values("ch5", january_theirs=theirs_in_january[last_ten].mean())
+glue_values("ch5", january_theirs=theirs_in_january.loc[last_ten].mean())
 lower_run, higher_run = sorted(january.loc[last_ten].mean())
 glue_values("ch5", january_low=lower_run, january_high=higher_run)
 ahead_at_end, apart = ahead.loc[last_ten].mean(), theirs_in_january.diff().abs()
