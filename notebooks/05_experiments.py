@@ -848,7 +848,7 @@ glue_values("ch5", january_worst=min(WITH_DROPOUT), january_best=max(WITH_DROPOU
 #
 # Our runs end higher: on average over the last ten of these rounds they have {glue:text}`ch5_january_low:.1f` and {glue:text}`ch5_january_high:.1f` %, and the authors' run has {glue:text}`ch5_january_theirs:.1f` %, which is {glue:text}`ch5_january_ahead:.1f` points less than the mean of ours. Dropout
 # accounts for some of these points, because their code leaves it on in evaluations and ours does not. The model that they saved after round 300 classifies {glue:text}`ch5_january_eval:.1f` % of the whole test set correctly without dropout, and {glue:text}`ch5_january_worst:.1f` to {glue:text}`ch5_january_best:.1f` % in three passes with it, or {glue:text}`ch5_january_dropout:.1f` points less on average. What
-# is left says little, since all draws differ between their run and ours, and a curve jumps by up to {glue:text}`ch5_january_swing:.0f` points within ten rounds. Nor do three runs tell which way to stratify is better.
+# is left says little, since all draws differ between their run and ours, and their curve alone jumps by up to {glue:text}`ch5_january_swing:.0f` points within ten rounds. Nor do three runs tell which way to stratify is better.
 
 # %% tags=["remove-input"]
 ledger.box("the later code", "journal-code-2025")
